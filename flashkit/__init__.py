@@ -9,6 +9,7 @@ import importlib.abc
 import importlib.util
 import os
 import sys
+import types
 
 __version__ = "0.1.0"
 
@@ -16,7 +17,11 @@ NEEDS_TRITON = (
     "Triton has wheels for Linux only, so this kernel needs Linux: use WSL2 on Windows or a Linux container on a Mac "
     "(README, Platforms); reading, figures and NumPy oracles work here."
 )
-_LAZY = {"check": ("flashkit.check", "check"), "hint": ("flashkit.check", "hint"), "environment": ("flashkit.environment", None)}
+_LAZY = {  # name: module, attribute (None: the module itself)
+    "check": ("flashkit.check", None),
+    "hint": ("flashkit.check", "hint"),
+    "environment": ("flashkit.environment", None),
+}
 
 
 class _SayWhatTritonNeeds(importlib.abc.MetaPathFinder):
@@ -26,6 +31,20 @@ class _SayWhatTritonNeeds(importlib.abc.MetaPathFinder):
         if fullname == "triton":
             raise ModuleNotFoundError(NEEDS_TRITON, name="triton")
         return None
+
+
+class _CallableCheck(types.ModuleType):
+    def __call__(self, *args, **kwargs):
+        return self.check(*args, **kwargs)
+
+
+class _Flashkit(types.ModuleType):
+    """Makes `flashkit.check(...)` work although the subpackage of that name is bound to the same attribute."""
+
+    def __setattr__(self, name, value):
+        if name == "check" and type(value) is types.ModuleType:
+            value.__class__ = _CallableCheck
+        super().__setattr__(name, value)
 
 
 def _prepare_triton() -> None:
@@ -58,4 +77,5 @@ def __getattr__(name):
     return getattr(module, attribute) if attribute else module
 
 
+sys.modules[__name__].__class__ = _Flashkit
 _prepare_triton()
