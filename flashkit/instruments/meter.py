@@ -1,0 +1,556 @@
+"""The meter: what kernels ask of memory while the interpreter runs them, stopped before it does harm.
+
+Why not triton-viz 3.0 (read, not used): its tracer records every address array and takes a block's tensor from its
+first lane, masked or not; its profiler adds bytes up over all tensors together; its sanitizer refuses tensors with
+gaps ("only supports contiguously stored tensors") and proves bounds with z3, though the addresses are at hand when the
+interpreter runs; none of them sees unwritten outputs, uninitialised reads or races; it imports only up to Triton 3.7
+and brings flask, pyarrow, cairocffi and pre-commit. What we need is the few hundred lines in memory.py and here.
+
+    with Meter(names={"q": q, "k": k, "v": v}) as meter:
+        o = flash_forward(q, k, v)
+    record = meter.finish(outputs={"o": o})
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+
+from flashkit.instruments import hooks
+from flashkit.instruments.memory import KERNEL, LOADED, STORED, UNINITIALISED, Extent, Shadow
+from flashkit.instruments.record import Event, Finding, MeterStop, Record, Traffic
+from flashkit.instruments.torch_watch import TorchWatch
+
+WRAP = 1 << 32  # what a 32-bit product loses when it overflows
+
+
+class Target:
+    """A tensor under the name by which findings and traffic speak of it."""
+
+    def __init__(self, name: str, shadow: Shadow, extent: Extent):
+        self.name, self.shadow, self.extent, self.traffic = name, shadow, extent, Traffic()
+
+
+class Window:
+    """A tensor argument of the running launch: the addresses it makes legal, and the targets it stands for."""
+
+    def __init__(self, base: int, tensor: torch.Tensor, shadow: Shadow, targets: list[Target]):
+        self.base, self.tensor, self.shadow, self.targets = base, tensor, shadow, targets
+        self.extent = Extent.of(tensor)
+        self.low, self.high = base + self.extent.start, base + self.extent.end
+
+    def contains(self, addresses: np.ndarray, nbytes: int) -> np.ndarray:
+        return self.extent.contains(addresses - self.base, nbytes)
+
+    def holds_all(self, addresses, low: int, high: int, nbytes: int) -> bool:
+        if low < self.low or high + nbytes > self.high:
+            return False
+        return self.extent.solid or bool(self.contains(addresses, nbytes).all())
+
+    def target_at(self, address: int) -> Target:
+        """The target an address belongs to (several only where one argument covers several named tensors)."""
+        if len(self.targets) > 1:
+            for target in self.targets:
+                if target.extent.contains(np.array([address - self.base]), 1)[0]:
+                    return target
+        return self.targets[0]
+
+    def distance(self, address: int) -> int:
+        return max(self.low - address, address - self.high, 0)
+
+
+class Access:
+    """One load, store or atomic of one program, while it is being judged."""
+
+    def __init__(self, kind: str, pointers, mask, launch: int, base: int, reads: bool):
+        self.kind, self.reads, self.launch = kind, reads, launch
+        self.block = np.asarray(pointers.data).view(np.int64)
+        self.mask = hooks.mask_array(mask, self.block.shape)
+        self.active = self.block.ravel() if self.mask.all() else self.block[self.mask]
+        self.nbytes = hooks.pointed_size(pointers)
+        self.line = hooks.student_line()
+        self.program, number = hooks.program()
+        self.me = base + 1 + number  # this program among all programs of all launches
+
+
+class Meter:
+    """Count and guard every memory access of the kernels launched inside the `with` block.
+
+    names: the call's own tensors by name, so that findings say `k[0, 1, 70, 3]`; other tensors go by the name of the
+    kernel's parameter. undefined: the value of masked-off lanes of a load that has no `other`, which no GPU promises
+    (integers get an extreme value); None leaves the interpreter's 0.
+    Raises RuntimeError on entry if Triton does not interpret, MeterStop inside a launch (see record.py).
+    """
+
+    def __init__(self, names: Mapping[str, torch.Tensor] | None = None, undefined: float | None = math.nan):
+        self.record = Record(written_by_kernel=self.written_by_kernel)
+        self.undefined = undefined
+        self._shadows: dict[int, Shadow] = {}
+        self._targets: list[Target] = []
+        self._windows: list[Window] = []
+        self._given: set[str] = set()
+        self._events: list[tuple] = []
+        self._kept: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self._races: list[Finding] = []
+        self._seen: set[tuple] = set()
+        self._programs_before = 0
+        self._ordering = False
+        self._locked = False
+        for name, tensor in (names or {}).items():
+            if isinstance(tensor, torch.Tensor):
+                self._name(name, tensor)
+        self._torch = TorchWatch(self._allocated, self._wrote, self.record.torch_operators)
+        self._hooks = hooks.Hooks(self)
+
+    def __enter__(self) -> Meter:
+        if not hooks.interpreting():
+            raise RuntimeError("the meter needs Triton's interpreter: set TRITON_INTERPRET=1 before triton is imported")
+        self._torch.__enter__()
+        try:
+            self._hooks.open()
+        except BaseException:
+            self._torch.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(self, *error) -> None:
+        self._hooks.close()
+        self._torch.__exit__(*error)
+
+    # -- tensors -------------------------------------------------------------------------------------------------------
+
+    def _shadow(self, tensor: torch.Tensor, extent: Extent) -> Shadow:
+        storage = tensor.untyped_storage()
+        shadow = self._shadows.get(storage.data_ptr())
+        if shadow is None:
+            shadow = Shadow(storage, extent)
+            if storage.nbytes():
+                self._shadows[storage.data_ptr()] = shadow
+        shadow.add(extent)
+        return shadow
+
+    def _name(self, name: str, tensor: torch.Tensor) -> Target:
+        extent = Extent.of(tensor)
+        target = Target(name, self._shadow(tensor, extent), extent)
+        target.shadow.named.append(target)
+        self._targets.append(target)
+        self._given.add(name)
+        return target
+
+    def _stand_ins(self, parameter: str, tensor: torch.Tensor) -> list[Target]:
+        """The targets for an argument: the caller's named tensors it overlaps, else one by the parameter's name."""
+        extent = Extent.of(tensor)
+        shadow = self._shadow(tensor, extent)
+        named = [t for t in shadow.named if t.extent.start < extent.end and extent.start < t.extent.end]
+        same = [t for t in named if (t.extent.start, t.extent.shape) == (extent.start, extent.shape)]
+        if same or named:
+            return same[:1] or named
+        for target in self._targets:
+            if target.shadow is shadow and (target.extent.start, target.extent.end) == (extent.start, extent.end):
+                return [target]
+        taken = {t.name for t in self._targets}
+        name, count = parameter, 1
+        while name in taken:
+            count += 1
+            name = f"{parameter} ({count})"
+        self._targets.append(Target(name, shadow, extent))
+        return [self._targets[-1]]
+
+    def _allocated(self, tensor: torch.Tensor) -> None:
+        extent = Extent.of(tensor)
+        self._shadow(tensor, extent).change(extent, clear=KERNEL, set=UNINITIALISED)
+
+    def _wrote(self, tensor: torch.Tensor) -> None:
+        """PyTorch wrote to a tensor: initialised from now on, and no longer a kernel's work."""
+        shadow = self._shadows.get(tensor.untyped_storage().data_ptr()) if tensor.numel() else None
+        if shadow is not None:
+            shadow.change(Extent.of(tensor), clear=UNINITIALISED | KERNEL)
+
+    def _notice_host_writes(self) -> None:
+        """NumPy, ctypes and the like write past PyTorch: compare with what the last launch left."""
+        with self._quietly():
+            for tensor, copy in self._kept:
+                bits = getattr(torch, f"int{8 * tensor.element_size()}") if tensor.element_size() <= 8 else tensor.dtype
+                changed = (tensor.view(bits) != copy.view(bits)).cpu().numpy()
+                if changed.any():
+                    extent = Extent.of(tensor)
+                    shadow = self._shadow(tensor, extent)
+                    slots = shadow.slots(extent.positions()[changed], extent.itemsize)
+                    shadow.flags[slots] &= np.uint8(~(UNINITIALISED | KERNEL) & 0xFF)
+            self._kept.clear()
+
+    @contextlib.contextmanager
+    def _quietly(self):
+        before, self._torch.paused = self._torch.paused, True
+        try:
+            yield
+        finally:
+            self._torch.paused = before
+
+    # -- launches: called by the hooks ---------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def launch(self, kernel, args, kwargs):
+        self._notice_host_writes()
+        self._windows, self._locked = [], False
+        self._current = hooks.describe_launch(kernel, args, kwargs)
+        self.record.launches.append(self._current)
+        try:
+            with self._quietly():
+                yield
+            self._current.finished = True
+        except Exception as error:
+            cause = error
+            while cause is not None and not isinstance(cause, MeterStop):
+                cause = cause.__cause__
+            if cause is None or cause is error:
+                raise
+            raise cause from None  # out of the interpreter's wrapping
+        finally:
+            self._end_launch()
+
+    def _end_launch(self) -> None:
+        if self._locked:
+            self.record.locked = True
+        else:
+            self.record.findings += self._races
+        self._races = []
+        self._programs_before += max(math.prod(self._current.grid or (0,)), 0)
+        number = len(self.record.launches) - 1
+        with self._quietly():
+            self._kept = [
+                (w.tensor, w.tensor.detach().clone()) for w in self._windows if w.shadow.last_store == number
+            ]
+        self._windows = []
+
+    def bind(self, tensors) -> None:
+        for parameter, device, host in tensors:
+            targets = self._stand_ins(parameter, device)
+            base = host.untyped_storage().data_ptr()
+            self._windows.append(Window(base, device, targets[0].shadow, targets))
+
+    def grid(self, dimensions) -> None:
+        self._current.grid = tuple(int(n) for n in dimensions)
+
+    # -- accesses: called by the hooks ---------------------------------------------------------------------------------
+
+    def load(self, pointers, mask, other):
+        """Judge a load; returns what to use as `other`."""
+        access = self._judge("atomic" if self._ordering else "load", pointers, mask, reads=True)
+        if other is None and not access.mask.all():
+            self._note_undefined(access)
+            if self.undefined is not None:
+                return hooks.filled_like(pointers, self.undefined)
+        return other
+
+    def store(self, pointers, mask) -> None:
+        self._judge("atomic" if self._ordering else "store", pointers, mask, reads=False)
+
+    def atomic(self, pointers, mask, lock: bool, reads: bool) -> None:
+        """A scalar integer atomic counts as a semaphore: what comes after it may be ordered by it."""
+        semaphore = np.size(pointers.data) == 1 and not pointers.get_element_ty().is_floating()
+        self._locked |= lock or semaphore
+        self._judge("atomic", pointers, mask, reads)
+
+    @contextlib.contextmanager
+    def ordering(self):
+        self._locked = self._ordering = True
+        try:
+            yield
+        finally:
+            self._ordering = False
+
+    def _judge(self, kind, pointers, mask, reads) -> Access:
+        number = len(self.record.launches) - 1
+        access = Access(kind, pointers, mask, number, self._programs_before, reads)
+        lanes = access.active
+        if not lanes.size:
+            return access
+        low, high = int(lanes.min()), int(lanes.max())
+        for window in self._windows:
+            if window.holds_all(lanes, low, high, access.nbytes) and len(window.targets) == 1:
+                self._account(access, window, window.targets[0], lanes)
+                return access
+        self._judge_lane_by_lane(access)
+        return access
+
+    def _judge_lane_by_lane(self, access: Access) -> None:
+        """Lanes in several tensors, or outside all: nothing is accounted unless every lane is inside one."""
+        left = np.ones(access.active.shape, dtype=bool)
+        parts = []
+        for window in self._windows:
+            inside = left & window.contains(access.active, access.nbytes)
+            left &= ~inside
+            for target in window.targets:
+                mine = inside
+                if len(window.targets) > 1:
+                    mine = inside & target.extent.contains(access.active - window.base, access.nbytes)
+                    inside = inside & ~mine
+                if mine.any():
+                    parts.append((window, target, access.active[mine]))
+            if len(window.targets) > 1 and inside.any():  # inside the argument, but in none of its named parts
+                parts.append((window, window.targets[0], access.active[inside]))
+        if left.any():
+            raise self._outside(access, left)
+        for window, target, lanes in parts:
+            self._account(access, window, target, lanes)
+
+    def _account(self, access: Access, window: Window, target: Target, lanes: np.ndarray) -> None:
+        shadow, positions = target.shadow, lanes - window.base
+        slots = shadow.slots(positions, access.nbytes)
+        flags = shadow.flags[slots]
+        if access.reads and (flags & UNINITIALISED).any():
+            first = positions[np.argmax(flags.reshape(lanes.size, -1).max(axis=1) & UNINITIALISED)]
+            self._add(access, "uninitialised", target, first, "which nothing has written since torch.empty")
+        self._look_for_race(access, target, positions, slots)
+        if access.kind == "load":
+            target.traffic.loaded += lanes.size * access.nbytes
+            shadow.flags[slots] = flags | LOADED
+        else:
+            done = STORED | KERNEL | (LOADED if access.reads else 0)
+            shadow.flags[slots] = (flags & np.uint8(~UNINITIALISED & 0xFF)) | np.uint8(done)
+            shadow.last_store = access.launch
+            if access.kind == "store":
+                target.traffic.stored += lanes.size * access.nbytes
+            else:
+                target.traffic.atomic += lanes.size * access.nbytes
+        self._events.append((
+            access.launch, access.program, target, access.kind, int(positions.min()), int(positions.max()),
+            lanes.size * access.nbytes, access.line.number if access.line else None,
+        ))
+
+    def _look_for_race(self, access, target, positions, slots) -> None:
+        """Another program of this launch at the same element, and one of the two stored without an atomic."""
+        shadow, me, before = target.shadow, access.me, self._programs_before
+        if shadow.last_store == access.launch or access.kind == "store":
+            writers = shadow.writer[slots]
+            others = (writers > before) & (writers != me)
+            if others.any():
+                self._add_race(access, target, positions, others, writers, "was stored to by")
+        if access.kind == "store":
+            readers = shadow.reader[slots]
+            others = (readers > before) & (readers != me)
+            if others.any():
+                self._add_race(access, target, positions, others, readers, "was read or updated by")
+            shadow.writer[slots] = np.where(writers > before, writers, me)
+        else:
+            readers = shadow.reader[slots]
+            if (readers <= before).any():
+                shadow.reader[slots] = np.where(readers > before, readers, me)
+
+    # -- findings ------------------------------------------------------------------------------------------------------
+
+    def _finding(self, access: Access, kind: str, target: Target, index, **more) -> Finding:
+        line = access.line
+        return Finding(
+            kind=kind, tensor=target.name, index=index, program=access.program, kernel=self._current.name,
+            lineno=line.number if line else None, line=line.text if line else "",
+            filename=line.filename if line else None, access=access.kind, **more,
+        )
+
+    def _first_time(self, kind, access, target) -> bool:
+        key = (kind, target.name, access.launch, access.line)
+        if key in self._seen:
+            return False
+        self._seen.add(key)
+        return True
+
+    def _add(self, access, kind, target, position, tail) -> None:
+        if self._first_time(kind, access, target):
+            finding = self._finding(access, kind, target, target.extent.index_of(int(position)))
+            finding.detail = f"program {access.program} {_VERB[access.kind]} {_spell(finding)}, {tail}."
+            self.record.findings.append(finding)
+
+    def _add_race(self, access, target, positions, others, numbers, verb) -> None:
+        if not self._first_time("race", access, target):
+            return
+        lane = int(np.argmax(others))
+        number = int(numbers[lane]) - self._programs_before - 1
+        _, ny, nz = self._current.grid
+        other = (number // (ny * nz), number // nz % ny, number % nz)
+        place = positions[lane // (others.size // positions.size)]
+        finding = self._finding(access, "race", target, target.extent.index_of(int(place)), other_program=other)
+        finding.detail = (
+            f"program {access.program} {_VERB[access.kind]} {_spell(finding)}, which {verb} program {other} in the "
+            "same launch, and no order between the two is promised."
+        )
+        self._races.append(finding)
+
+    def _note_undefined(self, access: Access) -> None:
+        lane = int(np.argmin(access.mask.ravel()))
+        address = int(access.block.ravel()[lane])
+        if not self._windows:
+            return
+        near = int(access.active[0]) if access.active.size else address
+        window = min(self._windows, key=lambda w: w.distance(near))
+        target = window.target_at(near)
+        if self._first_time("undefined", access, target):
+            finding = self._finding(access, "undefined", target, target.extent.index_of(address - window.base))
+            finding.detail = (
+                f"program {access.program} masks lanes of a load of {target.name} without giving `other`: what they "
+                "hold is undefined on a GPU."
+            )
+            self.record.undefined.append(finding)
+
+    def _outside(self, access: Access, left: np.ndarray) -> MeterStop:
+        """Describe the first lane outside; `left` marks the active lanes outside every argument."""
+        outside = np.zeros(access.block.size, dtype=bool)
+        outside[np.flatnonzero(access.mask.ravel())] = left
+        lane = int(np.argmax(outside))
+        address = int(access.block.ravel()[lane])
+        window, overflow = self._wrapped(access.active[left], access.nbytes)
+        if window is None:
+            window = self._plausible(access, left, address)
+        if window is None:
+            target, index = Target("no tensor", None, Extent(0, (), (), access.nbytes)), ()
+        else:
+            target = window.target_at(address)
+            index = target.extent.index_of(address - window.base)
+            if not overflow:
+                index = _along_the_block(access, outside, lane, window, target) or index
+        finding = self._finding(access, "outside", target, index, overflow=overflow)
+        shape = f"whose shape is {target.extent.shape}" if window is not None else "and the launch has no tensors"
+        finding.detail = f"program {access.program} {_VERB[access.kind]} {_spell(finding)}, {shape}."
+        if overflow:
+            finding.detail = (
+                f"program {access.program} {_VERB[access.kind]} an element far outside {target.name}: its offset "
+                "passed 2**31 and wrapped round; compute the offset in int64."
+            )
+        self.record.findings.append(finding)
+        return MeterStop(finding)
+
+    def _plausible(self, access, left, address) -> Window | None:
+        """The tensor that most of the block's other lanes are in, else the nearest."""
+        inside = access.active[~left]
+        counts = [int(w.contains(inside, access.nbytes).sum()) if inside.size else 0 for w in self._windows]
+        if any(counts):
+            return self._windows[int(np.argmax(counts))]
+        return min(self._windows, key=lambda w: w.distance(address), default=None)
+
+    def _wrapped(self, lanes: np.ndarray, nbytes: int) -> tuple[Window | None, bool]:
+        """Does every outside lane come back into one tensor when a multiple of 2**32 is added to its offset?"""
+        for window in self._windows:
+            for size in (window.extent.itemsize, 1):
+                back = np.zeros(lanes.shape, dtype=bool)
+                for turns in (1, -1, 2, -2, 3, -3, 4, -4):
+                    back |= window.contains(lanes + turns * WRAP * size, nbytes)
+                if back.all():
+                    return window, True
+        return None, False
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def finish(self, outputs: Mapping[str, torch.Tensor] | None = None) -> Record:
+        """Complete the record: outputs get their names, elements never stored to are findings, bytes are summed."""
+        self._notice_host_writes()
+        for name, tensor in (outputs or {}).items():
+            if isinstance(tensor, torch.Tensor) and tensor.layout == torch.strided:
+                self._finish_output(name, tensor)
+        traffic = self.record.traffic
+        traffic.clear()
+        for target in self._targets:
+            flags = target.shadow.flags_of(target.extent)
+            target.traffic.distinct_loaded = int(((flags & LOADED) != 0).sum()) * target.extent.itemsize
+            target.traffic.distinct_stored = int(((flags & STORED) != 0).sum()) * target.extent.itemsize
+            traffic[target.name] = target.traffic
+        self.record.events = [self._event(*event) for event in self._events]
+        return self.record
+
+    def _event(self, launch, program, target, kind, low, high, nbytes, lineno) -> Event:
+        axis = 2 if len(target.extent.shape) > 2 else 0
+        rows = [(target.extent.index_of(p) or (0,))[axis if target.extent.shape else 0] for p in (low, high)]
+        return Event(launch, program, target.name, kind, rows[0], rows[1], nbytes, lineno)
+
+    def _finish_output(self, name: str, tensor: torch.Tensor) -> None:
+        extent = Extent.of(tensor)
+        shadow = self._shadow(tensor, extent)
+        if not shadow.named:
+            self._rename(name, shadow, extent)
+        flags = shadow.flags_of(extent)
+        missing = (flags & STORED) == 0
+        if missing.any():
+            index = tuple(int(i) for i in np.unravel_index(int(np.argmax(missing)), extent.shape))
+            finding = Finding("unwritten", name, index)
+            left = "what torch.empty left" if flags[index] & UNINITIALISED else "what PyTorch put there"
+            finding.detail = (
+                f"no kernel stored to {_spell(finding)}: {int(missing.sum())} of {missing.size} elements of {name} "
+                f"hold {left}."
+            )
+            self.record.findings.append(finding)
+
+    def _rename(self, name: str, shadow: Shadow, extent: Extent) -> None:
+        """Call what kernels knew by a parameter's name by the output's name, in the output's coordinates."""
+        mine = [
+            t for t in self._targets
+            if t.shadow is shadow and t.extent.start >= extent.start and t.extent.end <= extent.end
+        ]
+        if not mine:
+            return
+        whole = Target(name, shadow, extent)
+        for target in mine:
+            for finding in self.record.findings + self.record.undefined:
+                if finding.tensor == target.name and finding.kind != "unwritten":
+                    _restate(finding, target, whole)
+            for part in ("loaded", "stored", "atomic"):
+                setattr(whole.traffic, part, getattr(whole.traffic, part) + getattr(target.traffic, part))
+            self._targets.remove(target)
+        self._events = [(*e[:2], whole if e[2] in mine else e[2], *e[3:]) for e in self._events]
+        self._targets.append(whole)
+
+    def written_by_kernel(self, tensor: torch.Tensor) -> np.ndarray:
+        """Bool array of the tensor's shape: True where the last write was a metered store or atomic."""
+        self._notice_host_writes()
+        extent = Extent.of(tensor)
+        shadow = self._shadows.get(tensor.untyped_storage().data_ptr()) if extent.size else None
+        if shadow is None:
+            return np.zeros(extent.shape, dtype=bool)
+        return shadow.written_by_kernel(extent)
+
+
+_VERB = {"load": "loads", "store": "stores to", "atomic": "updates"}
+
+
+def _spell(finding: Finding) -> str:
+    return f"{finding.tensor}[{', '.join(map(str, finding.index))}]" if finding.index else finding.tensor
+
+
+def _restate(finding: Finding, old: Target, new: Target) -> None:
+    """Put a finding into another tensor's name and coordinates of the same storage."""
+    before = _spell(finding)
+    if old.extent.shape != new.extent.shape or old.extent.strides != new.extent.strides:
+        steps = sum(i * s for i, s in zip(finding.index, old.extent.strides, strict=True))
+        finding.index = new.extent.index_of(old.extent.start + steps * old.extent.itemsize)
+    finding.tensor = new.name
+    finding.detail = finding.detail.replace(before, _spell(finding)).replace(f"of {old.name} ", f"of {new.name} ")
+
+
+def _along_the_block(access, outside, lane, window, target):
+    """Index of an outside lane, counted on along the block from the nearest lane that is inside the tensor.
+
+    A tile's neighbours tell a row too many from a column too many, which the address alone cannot.
+    """
+    extent, block = target.extent, access.block
+    inside = (access.mask & ~outside.reshape(block.shape)) & extent.contains(block - window.base, access.nbytes)
+    here = np.unravel_index(lane, block.shape)
+    for axis in reversed(range(block.ndim)):
+        along = (*here[:axis], slice(None), *here[axis + 1 :])
+        near = np.flatnonzero(inside[along])
+        if not near.size:
+            continue
+        near = int(near[np.argmin(np.abs(near - here[axis]))])
+        step, rest = divmod(int(block[along][here[axis]] - block[along][near]), int(here[axis]) - near)
+        if rest or step == 0:
+            continue
+        same = [a for a, s in enumerate(extent.strides) if s * extent.itemsize == abs(step)]
+        if same:
+            long = [a for a in same if extent.shape[a] > 1] or same
+            rows = len(extent.shape) - 2
+            index = list(extent.index_of(int(block[along][near]) - window.base))
+            chosen = rows if rows in same else long[-1]
+            index[chosen] += (int(here[axis]) - near) * (1 if step > 0 else -1)
+            return tuple(index)
+    return None

@@ -1,0 +1,68 @@
+"""What the student's host code asks of PyTorch: uninitialised allocations, in-place writes, ready-made operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+ALLOCATORS = {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"}
+OPERATORS = {  # products, softmaxes and attention: what a lab's kernel is there to compute
+    "mm", "bmm", "addmm", "addbmm", "baddbmm", "mv", "addmv", "dot", "vdot", "matmul", "linear", "einsum", "tensordot",
+    "_scaled_mm", "_grouped_mm", "_int_mm", "addr", "ger", "outer", "inner", "chain_matmul", "cdist",
+    "softmax", "_softmax", "_safe_softmax", "_masked_softmax", "log_softmax", "_log_softmax", "logsumexp",
+    "logaddexp", "logcumsumexp",
+}  # fmt: skip
+_PREFIXES = (
+    "_scaled_dot_product", "scaled_dot_product", "_flash_attention", "_efficient_attention", "_cudnn_attention",
+    "_native_multi_head_attention", "_transformer_encoder_layer", "convolution", "conv", "mkldnn",
+)  # fmt: skip
+
+
+class TorchWatch(TorchDispatchMode):
+    """Tell `allocated(tensor)` and `wrote(tensor)`, and list product, softmax and attention operators by name.
+
+    Paused while a kernel runs: the interpreter uses PyTorch to move arguments.
+    """
+
+    def __init__(self, allocated: Callable, wrote: Callable, operators: list[str]):
+        super().__init__()
+        self.allocated, self.wrote, self.operators = allocated, wrote, operators
+        self.paused = False
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        if not self.paused:
+            self._observe(func, args, kwargs or {}, result)
+        return result
+
+    def _observe(self, func, args, kwargs, result):
+        namespace, _, name = func._schema.name.partition("::")
+        if namespace == "aten" and (name in OPERATORS or name.startswith(_PREFIXES)):
+            self.operators.append(name)
+        if name in ALLOCATORS and isinstance(result, torch.Tensor) and kwargs.get("out") is None:
+            if result.numel() and result.device.type != "meta":
+                poison(result)
+                self.allocated(result)
+        if torch.Tag.inplace_view in func.tags:  # transpose_, set_, resize_: nothing is written
+            return
+        for place, argument in enumerate(func._schema.arguments):
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                value = args[place] if place < len(args) else kwargs.get(argument.name)
+                for tensor in value if isinstance(value, (list, tuple)) else [value]:
+                    if isinstance(tensor, torch.Tensor):
+                        self.wrote(tensor)
+
+
+def poison(tensor: torch.Tensor) -> None:
+    """Fill with what a kernel must not read: NaN, or the largest number of an integer type."""
+    if tensor.is_complex() or (tensor.is_floating_point() and tensor.element_size() > 1):
+        tensor.fill_(float("nan"))
+    elif tensor.dtype == torch.bool:
+        tensor.fill_(True)
+    elif tensor.is_floating_point():  # all ones is a NaN in the fp8 formats that have one
+        tensor.view(torch.uint8).fill_(0xFF)
+    else:
+        signed = getattr(torch, f"int{8 * tensor.element_size()}")
+        tensor.view(signed).fill_(torch.iinfo(signed).max)
