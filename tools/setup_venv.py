@@ -119,7 +119,8 @@ def runs(python):
 
 
 def run(command):
-    return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, errors="replace")
+    both = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    return subprocess.run(command, universal_newlines=True, errors="replace", **both)
 
 
 def check_folder():
@@ -139,7 +140,9 @@ def install():
     download, disk, minutes = SIZES[kind]
     fresh = make_venv(disk)
     if fresh:
-        print(f"setup: about {download} GB to download, {disk} GB on disk, {minutes} minutes on a good line (once).")
+        print(
+            f"setup: up to {download} GB to download and {disk} GB on disk, about {minutes} minutes at 100 Mbit/s, once."
+        )
     pip("setuptools", disk=disk)  # before the build below, which uses it
     if index and fresh:
         pip("--no-deps", "--index-url", index, "torch", disk=disk)
