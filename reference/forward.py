@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from reference.shapes import Arithmetic, FLOAT64, check_head, visible_keys
+from reference.online_softmax import State, finish, finite, init, rescale, weights
+from reference.shapes import FLOAT64, Arithmetic, check_head, kv_head, visible_keys
 
 
 @dataclass(frozen=True)
@@ -50,14 +51,9 @@ class Problem:
     def key_tiles(self) -> int:
         return -(-len(self.K) // self.block_k)
 
-
-@dataclass
-class State:
-    """What a row carries from tile to tile: m ``(rows,)``, l ``(rows,)``, acc ``(rows, d_v)``."""
-
-    m: np.ndarray
-    l: np.ndarray  # noqa: E741  (the papers' symbol)
-    acc: np.ndarray
+    def rows(self, i: int) -> np.ndarray:
+        """Indices of query tile ``i``'s rows; the last tile has fewer."""
+        return np.arange(i * self.block_q, min((i + 1) * self.block_q, len(self.Q)))
 
 
 @dataclass
@@ -92,11 +88,14 @@ class Tile:
         return seen
 
 
-# ---- the named steps of the right algorithm; a fault replaces one of them -------------------------------
+def cut(p: Problem, i: int, j: int) -> Tile:
+    """Score tile (i, j) with its operands in the accumulation type."""
+    rows, keys = p.rows(i), np.arange(j * p.block_k, (j + 1) * p.block_k)
+    return Tile(p, i, j, rows, keys, _take(p.Q, rows, p), _take(p.K, keys, p), _take(p.V, keys, p))
 
 
-def init(rows: int, d_v: int, dtype: np.dtype) -> State:
-    return State(np.full(rows, -np.inf, dtype), np.zeros(rows, dtype), np.zeros((rows, d_v), dtype))
+# ---- the named steps of the right algorithm; a fault replaces one of them. Those of any online softmax
+# ---- (init, weights, rescale, finish) come from reference.online_softmax ---------------------------------
 
 
 def visit(problem: Problem, i: int) -> Sequence[int]:
@@ -120,31 +119,9 @@ def new_max(m: np.ndarray, S: np.ndarray, tile: Tile) -> np.ndarray:
     return np.maximum(m, S.max(axis=1))
 
 
-def finite(m: np.ndarray) -> np.ndarray:
-    """m with -inf (nothing seen yet) replaced by 0, so that -inf - -inf never happens."""
-    return np.where(np.isneginf(m), m.dtype.type(0), m)
-
-
-def weights(S: np.ndarray, m_new: np.ndarray) -> np.ndarray:
-    return np.exp(S - finite(m_new)[:, None])
-
-
-def rescale(state: State, m_new: np.ndarray) -> State:
-    alpha = np.exp(state.m - finite(m_new))
-    return State(m_new, alpha * state.l, alpha[:, None] * state.acc)
-
-
 def accumulate(state: State, P: np.ndarray, tile: Tile) -> State:
-    a = tile.problem.arithmetic
-    PV = P.astype(a.operand).astype(a.accumulator) @ tile.V_j
+    PV = tile.problem.arithmetic.as_operand(P) @ tile.V_j
     return State(state.m, state.l + P.sum(axis=1), state.acc + PV)
-
-
-def finish(state: State) -> tuple[np.ndarray, np.ndarray]:
-    empty = state.l == 0
-    O = state.acc / np.where(empty, state.l.dtype.type(1), state.l)[:, None]  # noqa: E741
-    with np.errstate(divide="ignore"):
-        return O, np.where(empty, -np.inf, state.m + np.log(state.l))
 
 
 @dataclass(frozen=True)
@@ -177,7 +154,7 @@ class Event:
     S: np.ndarray
     P: np.ndarray
     m: np.ndarray
-    l: np.ndarray  # noqa: E741
+    l: np.ndarray
     acc: np.ndarray
 
 
@@ -195,7 +172,7 @@ def dense(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     S = np.where(problem.visible, Q @ K.T * problem.scale, -np.inf)
     m = finite(S.max(axis=1, initial=-np.inf))
     P = np.exp(S - m[:, None])
-    l = P.sum(axis=1)  # noqa: E741
+    l = P.sum(axis=1)
     with np.errstate(divide="ignore"):
         return P @ V / np.where(l == 0, 1, l)[:, None], m + np.log(l)
 
@@ -206,13 +183,13 @@ def tiled(problem: Problem, steps: Steps = STEPS, trace: Trace | None = None) ->
     Returns O ``(N_q, d_v)`` and lse ``(N_q,)`` in the accumulation type of ``problem.arithmetic``.
     """
     p = problem
-    O, lse = _outputs(p)  # noqa: E741
+    O, lse = _outputs(p)
     with np.errstate(all="ignore"):  # faulty steps overflow on purpose
         for i in range(p.query_tiles):
-            rows = np.arange(i * p.block_q, min((i + 1) * p.block_q, len(p.Q)))
+            rows = p.rows(i)
             state = steps.init(len(rows), p.V.shape[1], p.arithmetic.accumulator)
             for j in steps.visit(p, i):
-                state = _step(p, steps, state, i, rows, j, trace)
+                state = _step(p, steps, state, i, j, trace)
             O[rows], lse[rows] = steps.finish(state)
     return O, lse
 
@@ -223,40 +200,38 @@ def tiled_fa1(problem: Problem, steps: Steps = STEPS, trace: Trace | None = None
     O is kept normalised between visits, as Algorithm 1 stores it; same shapes and returns as :func:`tiled`.
     """
     p = problem
-    O, lse = _outputs(p)  # noqa: E741
+    O, lse = _outputs(p)
     d_v, dtype = p.V.shape[1], p.arithmetic.accumulator
-    states = [steps.init(min(p.block_q, len(p.Q) - i * p.block_q), d_v, dtype) for i in range(p.query_tiles)]
+    states = [steps.init(len(p.rows(i)), d_v, dtype) for i in range(p.query_tiles)]
     visits = [set(steps.visit(p, i)) for i in range(p.query_tiles)]
     with np.errstate(all="ignore"):
         for j in range(p.key_tiles):
             for i, state in enumerate(states):
                 if j not in visits[i]:
                     continue
-                rows = np.arange(i * p.block_q, i * p.block_q + len(state.m))
                 unnormalised = replace(state, acc=state.acc * state.l[:, None])
-                state = _step(p, steps, unnormalised, i, rows, j, trace)
-                l = np.where(state.l == 0, dtype.type(1), state.l)  # noqa: E741
+                state = _step(p, steps, unnormalised, i, j, trace)
+                l = np.where(state.l == 0, dtype.type(1), state.l)
                 states[i] = replace(state, acc=state.acc / l[:, None])
         for i, state in enumerate(states):
-            rows = slice(i * p.block_q, i * p.block_q + len(state.m))
+            rows = p.rows(i)
             O[rows], lse[rows] = steps.finish(replace(state, acc=state.acc * state.l[:, None]))
     return O, lse
 
 
-def multi_head(Q, K, V, run=dense, kv_head=None, **options) -> tuple[np.ndarray, np.ndarray]:
+def multi_head(Q, K, V, run=dense, kv_head=kv_head, **options) -> tuple[np.ndarray, np.ndarray]:
     """Run a one-head forward over ``(B, H_q, N_q, d)`` and ``(B, H_kv, N_k, d)``: GQA when H_kv < H_q.
 
     ``options`` are those of :class:`Problem`; ``kv_head(h, H_q, H_kv)`` gives the K/V head of query head h.
     """
     batch, H_q, N_q, _ = Q.shape
     H_kv, d_v = V.shape[1], V.shape[3]
-    kv_head = kv_head or (lambda h, H_q, H_kv: h // (H_q // H_kv))
     outputs = [[None] * H_q for _ in range(batch)]
     for b in range(batch):
         for h in range(H_q):
             g = kv_head(h, H_q, H_kv)
             outputs[b][h] = run(Problem(Q[b, h], K[b, g], V[b, g], **options))
-    O = np.array([[o for o, _ in row] for row in outputs]).reshape(batch, H_q, N_q, d_v)  # noqa: E741
+    O = np.array([[o for o, _ in row] for row in outputs]).reshape(batch, H_q, N_q, d_v)
     return O, np.array([[lse for _, lse in row] for row in outputs]).reshape(batch, H_q, N_q)
 
 
@@ -265,16 +240,15 @@ def _outputs(p: Problem) -> tuple[np.ndarray, np.ndarray]:
     return np.zeros((len(p.Q), p.V.shape[1]), dtype), np.full(len(p.Q), -np.inf, dtype)
 
 
-def _step(p: Problem, steps: Steps, state: State, i: int, rows: np.ndarray, j: int, trace: Trace | None) -> State:
-    keys = np.arange(j * p.block_k, (j + 1) * p.block_k)
-    tile = Tile(p, i, j, rows, keys, _take(p.Q, rows, p), _take(p.K, keys, p), _take(p.V, keys, p))
+def _step(p: Problem, steps: Steps, state: State, i: int, j: int, trace: Trace | None) -> State:
+    tile = cut(p, i, j)
     tile.S = steps.score(tile)
     S = steps.mask(tile.S, tile)
     m_new = steps.new_max(state.m, S, tile)
     P = steps.weights(S, m_new)
     state = steps.accumulate(steps.rescale(state, m_new), P, tile)
     if trace is not None:
-        trace.events.append(Event(i, j, rows, keys, tile.visible, S, P, state.m, state.l, state.acc))
+        trace.events.append(Event(i, j, tile.rows, tile.keys, tile.visible, S, P, state.m, state.l, state.acc))
     return state
 
 
