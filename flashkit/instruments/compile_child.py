@@ -1,0 +1,141 @@
+"""The compile gate's child: compiles one kernel of one module for one GPU architecture; JSON on stdout.
+
+Started as ``python -I compile_child.py FOLDER`` with a clean environment: Triton's own helpers are wrapped when the
+interpreter is on, so a process that interprets cannot compile. FOLDER holds request.json and module.py.
+"""
+
+import ast
+import json
+import os
+import re
+import resource
+import subprocess
+import sys
+import time
+import types
+
+CONSTEXPRS = "_constexprs"
+SHARED_LIMIT = {80: 163, 86: 99, 89: 99, 90: 227, 100: 227, 103: 227, 120: 99}  # KiB a block, CUDA guide table 30
+
+
+def main(folder: str) -> None:
+    answer_to = os.dup(1)
+    os.dup2(2, 1)  # what the kernel or the compiler prints must not mix with the answer
+    with open(os.path.join(folder, "request.json")) as file:
+        request = json.load(file)
+    resource.setrlimit(resource.RLIMIT_CPU, (request["cpu_seconds"], request["cpu_seconds"]))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    sys.path[:0] = request["paths"]
+    os.chdir(folder)
+    stand_in_for_torch(request["torch_modules"])
+    try:
+        answer = compile_kernel(os.path.join(folder, "module.py"), request)
+    except Exception as error:
+        answer = describe(error, os.path.join(folder, "module.py"))
+    os.write(answer_to, json.dumps(answer).encode())
+
+
+def compile_kernel(path: str, request: dict) -> dict:
+    """The module's kernel through Triton and ptxas: registers and local memory a thread, shared memory a block."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+
+    with open(path) as file:
+        text = file.read()
+    module = {"__name__": "module", "__file__": path}
+    exec(compile(text, path, "exec"), module)
+    kernel = module[request["kernel"]]
+    names = list(request["types"])
+    source = triton.compiler.ASTSource(
+        fn=kernel,
+        signature=request["types"],
+        constexprs={(names.index(name),): value for name, value in module[CONSTEXPRS].items()},
+        attrs={(names.index(name),): [["tt.divisibility", 16]] for name in request["aligned"]},
+    )
+    start = time.perf_counter()
+    compiled = triton.compile(source, target=GPUTarget("cuda", request["arch"], 32), options=request["options"])
+    seconds = time.perf_counter() - start
+    shared, limit = compiled.metadata.shared, SHARED_LIMIT.get(request["arch"], 227) * 1024
+    answer = {"ok": shared <= limit, "shared": shared, "seconds": seconds, **usage(compiled.asm["cubin"])}
+    if not answer["ok"]:
+        message = f"out of resource: shared memory, Required: {shared}, Hardware limit: {limit}"
+        answer |= {"error": "OutOfResources", "message": message, "lineno": 0, "traceback": message}
+    return answer
+
+
+class TorchStandIn(types.ModuleType):
+    """torch takes 3 s to import and no kernel may call it: its constants, and a function for every other name."""
+
+    __path__ = ()
+    inf, nan, pi, e = float("inf"), float("nan"), 3.141592653589793, 2.718281828459045
+
+    def __getattr__(self, name: str):
+        full = f"{self.__name__}.{name}"
+        if name.startswith("__") or full in sys.modules:
+            return sys.modules.get(full)
+
+        def function(*args, **kwargs):
+            raise TypeError(f"{full} cannot be called in a kernel")
+
+        function.__qualname__ = full
+        return function
+
+
+def stand_in_for_torch(modules: list[str]) -> None:
+    for name in modules:
+        sys.modules[name] = TorchStandIn(name)
+
+
+def usage(cubin: bytes) -> dict:
+    """Registers and local memory (bytes) a thread, as cuobjdump -res-usage tells them; {} when it cannot run."""
+    from triton import knobs
+
+    with open("kernel.cubin", "wb") as file:
+        file.write(cubin)
+    command = [knobs.nvidia.cuobjdump.path, "-res-usage", "kernel.cubin"]
+    try:
+        said = subprocess.run(command, capture_output=True, text=True, timeout=10).stdout
+    except (OSError, subprocess.SubprocessError):
+        return {}
+    found = dict(re.findall(r"\b(REG|STACK|LOCAL):(\d+)", said))
+    return {"registers": int(found["REG"]), "spills": int(found["STACK"]) + int(found["LOCAL"])} if found else {}
+
+
+def describe(error: Exception, path: str) -> dict:
+    """The error, innermost cause first: its type and message, and the module line of the deepest known statement."""
+    import traceback
+
+    with open(path) as file:
+        text = file.read()
+    chain = [error]
+    while chain[-1].__cause__ is not None:
+        chain.append(chain[-1].__cause__)
+    lineno = 0
+    for link in chain:
+        node, source = getattr(link, "node", None), getattr(link, "src", None)
+        if hasattr(node, "lineno") and source and (position := text.find(source.rstrip())) >= 0:
+            lineno = text.count("\n", 0, position) + node.lineno
+    root = chain[-1]
+    message = getattr(root, "error_message", None) or str(root)
+    lineno = lineno or line_of_reference(message, text)
+    if not lineno:  # an error of the module itself, outside any kernel
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
+        lineno = frames[-1].lineno if frames else 0
+    full = "".join(traceback.format_exception(error))
+    return {"ok": False, "error": type(root).__name__, "message": message, "lineno": lineno, "traceback": full}
+
+
+def line_of_reference(message: str, text: str) -> int:
+    """Where the function is used that Triton refuses by its value alone; 0 when the message is about something else."""
+    found = re.search(r"Unsupported function referenced: <(?:function|built-in \w+|class|ufunc) '?([\w.]+)", message)
+    if found:
+        last = found[1].split(".")[-1]
+        for node in ast.walk(ast.parse(text)):
+            name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", None)
+            if name == last and isinstance(node.ctx, ast.Load):
+                return node.lineno
+    return 0
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
