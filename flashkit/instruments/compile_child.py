@@ -5,7 +5,9 @@ interpreter is on, so a process that interprets cannot compile. FOLDER holds req
 """
 
 import ast
+import functools
 import json
+import math
 import os
 import re
 import resource
@@ -63,27 +65,25 @@ def compile_kernel(path: str, request: dict) -> dict:
     return answer
 
 
-class TorchStandIn(types.ModuleType):
-    """torch takes 3 s to import and no kernel may call it: its constants, and a function for every other name."""
-
-    __path__ = ()
-    inf, nan, pi, e = float("inf"), float("nan"), 3.141592653589793, 2.718281828459045
-
-    def __getattr__(self, name: str):
-        full = f"{self.__name__}.{name}"
-        if name.startswith("__") or full in sys.modules:
-            return sys.modules.get(full)
-
-        def function(*args, **kwargs):
-            raise TypeError(f"{full} cannot be called in a kernel")
-
-        function.__qualname__ = full
-        return function
-
-
 def stand_in_for_torch(modules: list[str]) -> None:
+    """torch takes 3 s to import and no kernel may call it: its constants, and a function for every other name."""
     for name in modules:
-        sys.modules[name] = TorchStandIn(name)
+        module = types.ModuleType(name)
+        module.__dict__.update(__path__=[], inf=math.inf, nan=math.nan, pi=math.pi, e=math.e)
+        module.__getattr__ = functools.partial(_torch_function, name)  # Triton wants plain modules: no subclass
+        sys.modules[name] = module
+
+
+def _torch_function(module: str, name: str):
+    full = f"{module}.{name}"
+    if name.startswith("__"):
+        raise AttributeError(full)
+
+    def function(*args, **kwargs):
+        raise TypeError(f"{full} cannot be called in a kernel")
+
+    function.__qualname__ = full
+    return sys.modules.get(full, function)
 
 
 def usage(cubin: bytes) -> dict:

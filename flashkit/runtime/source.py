@@ -154,7 +154,7 @@ class _Collector:
             return True
         known = self.defined[name]
         if known is not value and not (type(known) is type(value) and known == value):
-            raise SourceError(f"Two different objects are called `{name}` in what this kernel uses: rename one of them.")
+            raise SourceError(f"Two different objects are called `{name}` in this kernel and its helpers: rename one.")
         return False
 
     def _add_global(self, name: str, user: Any) -> None:
