@@ -22,7 +22,7 @@ venv:  ## make or update .venv from constraints.txt (no work when it is right)
 	@PYTHON_GIVEN="$(PYTHON_GIVEN)" "$(PYTHON)" tools/setup_venv.py
 
 lab: venv  ## open the course in JupyterLab; your copies of the labs are in work/
-	@$(IN_VENV) tools/start_lab.py $(LAB_ARGS)
+	@$(IN_VENV) -m tools.start_lab $(LAB_ARGS)
 
 test: venv  ## everything a machine without a GPU can prove
 	@$(PYTEST) $(TEST_ARGS)
@@ -40,7 +40,7 @@ release: venv  ## teacher: make labs/ from solutions/ (never writes into work/)
 	@$(IN_VENV) -m tools.release
 
 teach: venv  ## teacher: JupyterLab with nbgrader's formgrader
-	@$(IN_VENV) tools/start_lab.py --teach $(LAB_ARGS)
+	@$(IN_VENV) -m tools.start_lab --teach $(LAB_ARGS)
 
 student-package: venv  ## teacher: dist/flashkit-students.zip, without solutions and tests
 	@$(IN_VENV) -m tools.student_package

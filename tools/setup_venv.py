@@ -140,9 +140,7 @@ def install():
     download, disk, minutes = SIZES[kind]
     fresh = make_venv(disk)
     if fresh:
-        print(
-            f"setup: up to {download} GB to download and {disk} GB on disk, about {minutes} minutes at 100 Mbit/s, once."
-        )
+        print(f"setup: up to {download} GB to download, {disk} GB on disk, {minutes} minutes at 100 Mbit/s (once).")
     pip("setuptools", disk=disk)  # before the build below, which uses it
     if index and fresh:
         pip("--no-deps", "--index-url", index, "torch", disk=disk)
@@ -159,7 +157,7 @@ def make_venv(disk):
         check_foreign_venv()
     elif not can_be_updated():
         shutil.rmtree(VENV, ignore_errors=True)
-        if shutil.disk_usage(ROOT).free < disk * 1e9:
+        if shutil.disk_usage(ROOT).free < SIZES["cpu"][1] * 1e9:  # the least that any torch needs
             raise SetupError(DISK_FULL.format(disk=disk, root=ROOT))
         os.makedirs(VENV)
         write_unfinished()  # before the rest, so that a cut here is known as ours too

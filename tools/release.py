@@ -1,0 +1,114 @@
+"""Makes labs/ from solutions/ with nbgrader, in a scratch folder with a scratch gradebook; work/ is not touched.
+
+The same solutions/ give the same bytes: no outputs, no machine's metadata, sorted keys, ids from the source.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import nbformat
+
+ROOT = Path(__file__).resolve().parent.parent
+CONFIG = ("grader_config.py", "nbgrader_config.py")
+
+
+class ReleaseError(Exception):
+    """One line for the teacher: which notebook, what is wrong."""
+
+
+def main() -> int:
+    from flashkit.exercises import points
+
+    try:
+        with tempfile.TemporaryDirectory() as scratch:
+            generate(ROOT / "solutions", Path(scratch), points)
+            changed = synchronise(Path(scratch) / "labs", ROOT / "labs")
+    except ReleaseError as error:
+        print(f"release: {error}", file=sys.stderr)
+        return 1
+    print("\n".join(f"release: {line}" for line in changed) or "release: labs/ is up to date.")
+    return 0
+
+
+def generate(solutions: Path, scratch: Path) -> None:
+    """Fills scratch/labs from `solutions`. Raises ReleaseError with nbgrader's words when it refuses."""
+    shutil.copytree(
+        solutions, scratch / "solutions", ignore=shutil.ignore_patterns(".ipynb_checkpoints", "__pycache__")
+    )
+    for name in CONFIG:
+        shutil.copy(ROOT / name, scratch / name)
+    for path in notebooks_in(scratch / "solutions"):
+        stamp(path, points)
+    for folder in sorted(path for path in (scratch / "solutions").iterdir() if path.is_dir()):
+        generate_assignment(folder.name, scratch)
+    for path in notebooks_in(scratch / "labs"):
+        make_plain(path)
+
+
+def notebooks_in(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*/*.ipynb"))
+
+
+def stamp(path: Path, points: Callable[[str], float]) -> None:
+    """Writes each graded cell's points, which belong to the exercise, into nbgrader's metadata."""
+    notebook = nbformat.read(path, as_version=4)
+    for position, cell in enumerate(notebook.cells):
+        if "id" not in cell:
+            raise ReleaseError(f"{path.parent.name}/{path.name}: cell {position} has no id; save it with nbformat 4.5.")
+        graded = cell.metadata.get("nbgrader", {})
+        if graded.get("grade"):
+            graded["points"] = points(graded["grade_id"])
+    nbformat.write(notebook, path)
+
+
+def generate_assignment(name: str, scratch: Path) -> None:
+    """Runs nbgrader there; it finds its alembic by name, hence PATH, and no user's settings, hence the folder."""
+    environment = dict(
+        os.environ,
+        PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        JUPYTER_CONFIG_DIR=str(scratch),
+    )
+    command = [sys.executable, "-m", "nbgrader", "generate_assignment", name, "--create", "--force"]
+    done = subprocess.run(command, cwd=scratch, env=environment, capture_output=True, text=True)
+    if done.returncode:
+        raise ReleaseError(f"nbgrader refused solutions/{name}:\n{done.stderr.strip()[-1500:]}")
+
+
+def make_plain(path: Path) -> None:
+    """Drops what depends on the machine that last saved the notebook."""
+    notebook = nbformat.read(path, as_version=4)
+    notebook.metadata = {
+        "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
+        "language_info": {"name": "python"},
+    }
+    for cell in notebook.cells:
+        kept = ("nbgrader", "tags", "slideshow", "jupyter", "editable", "deletable")
+        cell.metadata = {key: value for key, value in cell.metadata.items() if key in kept}
+    nbformat.write(notebook, path)
+
+
+def synchronise(made: Path, labs: Path) -> list[str]:
+    """Makes `labs` equal to `made`, touching only what differs. Returns a line for each file changed."""
+    new = {path.relative_to(made): path.read_bytes() for path in made.rglob("*") if path.is_file()}
+    old = {
+        path.relative_to(labs): path.read_bytes()
+        for path in labs.rglob("*")
+        if path.is_file() and ".ipynb_checkpoints" not in path.parts
+    }
+    for name in sorted(old.keys() - new.keys()):
+        (labs / name).unlink()
+    for name, content in new.items():
+        if old.get(name) != content:
+            (labs / name).parent.mkdir(parents=True, exist_ok=True)
+            (labs / name).write_bytes(content)
+    removed = [f"removed labs/{name}" for name in sorted(old.keys() - new.keys())]
+    return removed + [f"wrote labs/{name}" for name in sorted(new) if old.get(name) != new[name]]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
