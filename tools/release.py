@@ -35,11 +35,13 @@ def main() -> int:
     return 0
 
 
-def generate(solutions: Path, scratch: Path) -> None:
-    """Fills scratch/labs from `solutions`. Raises ReleaseError with nbgrader's words when it refuses."""
-    shutil.copytree(
-        solutions, scratch / "solutions", ignore=shutil.ignore_patterns(".ipynb_checkpoints", "__pycache__")
-    )
+def generate(solutions: Path, scratch: Path, points: Callable[[str], float]) -> None:
+    """Fills scratch/labs from `solutions`; `points` gives those of a grade id.
+
+    Raises ReleaseError, with nbgrader's words when it is nbgrader that refuses.
+    """
+    litter = shutil.ignore_patterns(".ipynb_checkpoints", "__pycache__")
+    shutil.copytree(solutions, scratch / "solutions", ignore=litter)
     for name in CONFIG:
         shutil.copy(ROOT / name, scratch / name)
     for path in notebooks_in(scratch / "solutions"):
