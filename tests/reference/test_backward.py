@@ -164,6 +164,18 @@ def test_low_precision_is_close_and_low(run, arithmetic, atol):
     assert abs(gradients[2] - backward.dense(p, dO)[2]).max() > 1e-9
 
 
+@pytest.mark.parametrize("run", TILED)
+def test_P_and_dS_enter_the_products_in_the_operand_type(run):
+    Q, K, V, dO = (x.astype(np.float16) for x in heads(9, 6, 6, d=8))
+    p = Problem(Q, K, V, block_q=6, block_k=6, arithmetic=FLOAT16)
+    O, lse = forward.tiled(p)
+    dO = dO.astype(np.float32)
+    P = backward.probabilities(forward.cut(p, 0, 0), lse)
+    dS = backward.score_gradient(P, dO, V.astype(np.float32), backward.row_dot(dO, O))
+    P, dS = (x.astype(np.float16).astype(np.float64) for x in (P, dS))
+    assert_close(run(p, dO), (dS @ K * p.scale, dS.T @ Q * p.scale, P.T @ dO), 3e-6)  # unrounded: 1e-4 away
+
+
 def test_dO_of_another_shape_is_refused():
     Q, K, V, dO = heads(8, 5, 6)
     for run in TILED:

@@ -52,6 +52,10 @@ def test_without_alpha_lse_and_dV_stay_right():
     assert set(lab.EVERY_CHECK) - set(lab.BREAKS["alpha"].fails) == {"lse", "dV"}
 
 
+def test_an_error_that_is_not_a_number_fails():
+    assert not lab.Check("O", "dense", float("nan"), 1.0).passes
+
+
 @pytest.mark.parametrize("arguments", ["--break alpha --block 8", "--break scale --dim 1"])
 def test_a_break_without_effect_says_why(arguments):
     done = run(*arguments.split())
