@@ -1,0 +1,115 @@
+"""Check an exercise: run it, compare it, name the mistake, count its bytes, compile it, and say so.
+
+    from flashkit.check import check, hint
+    check("03.causal", attention_causal)
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Sequence
+
+from flashkit import exercises
+from flashkit.check.compare import judge
+from flashkit.check.diagnose import Diagnosis, Observation, diagnose, where
+from flashkit.check.report import Report
+from flashkit.check.score import bytes_requested, points
+from flashkit.exercises.contract import Case, Exercise
+from flashkit.instruments import compile_gate
+from flashkit.runtime.call import Outcome, Problem
+from flashkit.runtime.explain import explain_compile
+from flashkit.runtime.runner import from_explanation, run
+
+COMPILE_SECONDS = 60.0
+
+
+def check(id: str, function: Callable, cases: Sequence[Case] | None = None, show: bool = True) -> Report:
+    """Judge ``function`` as exercise ``id`` on its public cases (or on ``cases``) and return a :class:`Report`.
+
+    Runs in this process, so that prints and breakpoints work. ``show=False`` keeps what it prints out of sight.
+    Never raises for what student code does; a wrong id or something that is no function is one clear line.
+    """
+    exercise = find(id)
+    if not callable(function):
+        raise TypeError(f"check({id!r}, ...) wants your function, but got {type(function).__name__}: {function!r:.60}")
+    observations, pending = [], []
+    for case in cases or exercise.cases:
+        outcome = run(function, exercise.call(case), show=show)
+        observations.append(Observation(case, judge(exercise, case), outcome))
+        if not pending and outcome.launches:
+            pending = [compile_gate.start(launch) for launch in compile_gate.distinct(outcome.launches)]
+        if _hopeless(outcome, observations):
+            break
+
+    def again(case: Case, **options) -> Outcome:
+        return run(function, exercise.call(case), show=False, **options)
+
+    return conclude(exercise, observations, pending, again, public=cases is None)
+
+
+def conclude(exercise: Exercise, observations, pending, again: Callable[..., Outcome], public: bool = True) -> Report:
+    """The report of an exercise from what its cases gave; ``again`` runs one more case of the same function."""
+    wrong = [o for o in observations if not o.right]
+    problem = next((o.outcome.problem for o in wrong if o.outcome.problem), None)
+    diagnosis, place = Diagnosis(), ""
+    if wrong and _may_be_named(wrong):
+        diagnosis = diagnose(exercise, observations, lambda case: again(case, undefined=None))
+        place = where(exercise, observations, again, judge)
+    compiled = [p.result(COMPILE_SECONDS) for p in pending]
+    broken = next((c for c in compiled if c.kind in ("refused", "crashed")), None)
+    rows = bytes_requested(exercise, observations)
+    parts = {
+        "right": not wrong,
+        "bytes": all(row.within for row in rows),
+        "compiles": None if not compiled or any(c.kind in ("unavailable", "timeout") for c in compiled) else not broken,
+    }
+    return Report(
+        exercise=exercise,
+        observations=observations,
+        verdict=_verdict(wrong, problem, broken),
+        problem=problem,
+        diagnosis=diagnosis,
+        place=place,
+        bytes=rows,
+        compiled=compiled,
+        compile_problem=from_explanation("will not compile", explain_compile(broken)) if broken else None,
+        parts=parts,
+        points=points(exercise.points, parts),
+        public=public,
+    )
+
+
+def hint(id: str, number: int = 1) -> None:
+    """Print hint 1, 2 or 3 of an exercise. Hints cost nothing."""
+    hints = find(id).hints
+    if number not in range(1, len(hints) + 1):
+        raise ValueError(f"{id} has hints 1 to {len(hints)}, not {number!r}")
+    more = f'  (next: hint("{id}", {number + 1}))' if number < len(hints) else ""
+    print(f"Hint {number} of {len(hints)} for {id}: {hints[number - 1]}{more}")
+
+
+def find(id: str) -> Exercise:
+    """The exercise with this id; ValueError with the nearest known id otherwise."""
+    if id in exercises.EXERCISES:
+        return exercises.EXERCISES[id]
+    near = difflib.get_close_matches(str(id), exercises.EXERCISES, 1, 0)
+    known = ", ".join(exercises.EXERCISES)
+    raise ValueError(f"There is no exercise {id!r}. Did you mean {near[0]!r}? Known: {known}.")
+
+
+def _hopeless(outcome: Outcome, observations: list[Observation]) -> bool:
+    """Stop after a call that the next case would only repeat: a hang, an exception, a refusal."""
+    problem = outcome.problem
+    return problem is not None and problem.finding is None and problem.verdict in ("crashed", "refused")
+
+
+def _may_be_named(wrong: list[Observation]) -> bool:
+    return not any(o.outcome.problem and o.outcome.problem.finding is None for o in wrong)
+
+
+def _verdict(wrong, problem: Problem | None, broken) -> str:
+    if problem is not None and problem.verdict in ("crashed", "refused"):
+        return problem.verdict
+    if wrong:
+        return "wrong"
+    return "will not compile" if broken else "right"

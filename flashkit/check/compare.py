@@ -1,0 +1,95 @@
+"""The acceptance rule: is an output within what honest arithmetic in the same precision gives?
+
+``max|out - ref| <= 2 max|low - ref| + atol`` with ``atol = 2 max|(r + 0.3) - 0.3 - r|``, r = ref rounded to the output's
+dtype: the rule of the official FlashAttention tests. lse is compared elementwise within ``1e-5 max(1, |ref|)``
+plus twice the honest error. NaN never equals anything; infinities must be the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from flashkit.exercises.contract import Case, Exercise, Outputs
+
+DTYPES = {"fp32": np.float32, "fp16": np.float16}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The worst disagreement of one output: where, what was expected, what came."""
+
+    output: str
+    index: tuple[int, ...]
+    expected: float
+    came: float
+    worst: float
+    allowed: float
+
+    def sentence(self) -> str:
+        at = ", ".join(map(str, self.index))
+        return f"{self.output}[{at}] is {self.came:.6g}, expected {self.expected:.6g} (allowed error {self.allowed:.2g})"
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Reference and tolerances of one case, computed once."""
+
+    reference: Outputs
+    allowed: Mapping[str, np.ndarray]
+
+    def disagreement(self, outputs: Outputs, reference: Outputs | None = None, loose: float = 0.0) -> dict[str, np.ndarray]:
+        """Boolean maps of the elements that differ from ``reference`` (the right one if None) by more than allowed.
+
+        ``loose`` widens the tolerance by that fraction of the reference.
+        """
+        reference = self.reference if reference is None else reference
+        return {
+            name: _differs(outputs[name], reference[name], self.allowed[name] + loose * np.maximum(1, _size(reference[name])))
+            for name in self.reference
+        }
+
+    def agrees(self, outputs: Outputs, reference: Outputs | None = None, loose: float = 0.0) -> bool:
+        return not any(bad.any() for bad in self.disagreement(outputs, reference, loose).values())
+
+    def worst(self, outputs: Outputs) -> Difference | None:
+        """The first differing element in row-major order of the first differing output."""
+        for name, bad in self.disagreement(outputs).items():
+            if bad.any():
+                index = tuple(int(i) for i in np.argwhere(bad)[0])
+                expected, came = float(self.reference[name][index]), float(outputs[name][index])
+                error = np.abs(outputs[name] - self.reference[name])
+                return Difference(name, index, expected, came, float(error.max()), float(self.allowed[name].flat[0]))
+        return None
+
+
+def judge(exercise: Exercise, case: Case) -> Judge:
+    reference, honest = exercise.oracle(case), exercise.honest(case)
+    allowed = {name: _allowed(exercise, case, name, reference[name], [run[name] for run in honest]) for name in reference}
+    return Judge(reference, allowed)
+
+
+def _allowed(exercise: Exercise, case: Case, name: str, reference: np.ndarray, honest: list) -> np.ndarray:
+    error = max((_largest(run - reference) for run in honest), default=0.0)
+    if name in exercise.lse_outputs:
+        return 2 * error + 1e-5 * np.maximum(1.0, _size(reference))
+    rounded = np.where(np.isfinite(reference), reference, 0).astype(DTYPES[case.dtype])
+    step = rounded.dtype.type(0.3)
+    atol = 2 * _largest((rounded + step - step).astype(np.float64) - rounded.astype(np.float64))
+    return np.full(reference.shape, 2 * error + atol)
+
+
+def _largest(x: np.ndarray) -> float:
+    return float(np.max(np.abs(x), initial=0.0, where=np.isfinite(x)))
+
+
+def _size(reference: np.ndarray) -> np.ndarray:
+    return np.abs(np.where(np.isfinite(reference), reference, 0.0))
+
+
+def _differs(came: np.ndarray, expected: np.ndarray, allowed: np.ndarray) -> np.ndarray:
+    with np.errstate(invalid="ignore", over="ignore"):
+        close = np.abs(came - expected) <= allowed
+    return ~(close | (came == expected) | (np.isnan(came) & np.isnan(expected)))

@@ -1,0 +1,163 @@
+"""The report of a check: verdict first, then the named mistake, the evidence and the points; as text and as HTML."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from flashkit.check.diagnose import Diagnosis, Observation
+from flashkit.check.score import SHARES, Bytes
+from flashkit.exercises.contract import Exercise
+from flashkit.runtime.call import Problem
+
+SYMBOLS = {
+    "right": "✓", "wrong": "✗", "crashed": "✗", "refused": "⊘", "will not compile": "△", "not judged": "?",
+}  # fmt: skip
+# Blue for right and vermillion for wrong: told apart by every common kind of colour blindness, and by a symbol.
+COLOURS = {"right": "#0072B2", "will not compile": "#8A5A00", "not judged": "#555555"}
+WRONG_COLOUR = "#B34700"
+
+
+@dataclass
+class Report:
+    """What check() found. ``points`` of ``out_of``; ``mistake`` is the named fault or ""; ``pending`` was not judged."""
+
+    exercise: Exercise
+    observations: list[Observation]
+    verdict: str
+    problem: Problem | None
+    diagnosis: Diagnosis
+    place: str
+    bytes: list[Bytes]
+    compiled: list
+    compile_problem: Problem | None
+    parts: Mapping[str, bool | None]
+    points: float
+    public: bool = True
+
+    @property
+    def out_of(self) -> float:
+        return float(self.exercise.points)
+
+    @property
+    def mistake(self) -> str:
+        return self.diagnosis.name
+
+    @property
+    def pending(self) -> list[str]:
+        """What this machine could not judge: never counted as a pass."""
+        missing = ["bf16 and races that only a GPU shows", "time on a GPU"]
+        return missing + (["compilation (no compiler here)"] if self.parts["compiles"] is None else [])
+
+    # ---- the lines, shared by text and HTML -------------------------------------------------------------
+
+    def headline(self) -> str:
+        passed = sum(o.right for o in self.observations)
+        cases = f"{passed} of {len(self.exercise.cases) if self.public else len(self.observations)}"
+        kind = "public cases" if self.public else "cases"
+        return f"{SYMBOLS[self.verdict]} {self.exercise.id} {self.verdict}: {cases} {kind} right, {self.points:g} of {self.out_of:g} points"
+
+    def explanation(self) -> list[str]:
+        """The mistake in one sentence, where it shows, and what to look at."""
+        lines = []
+        if self.verdict == "right":
+            return [f"Public checks passed; {len(self.pending)} items are only judged on a GPU." if self.public else "All cases passed."]
+        if self.diagnosis.faults:
+            lines.append(self.diagnosis.sentence())
+        if self.problem is not None:
+            lines.append(self.problem.sentence)
+        elif not self.diagnosis.faults and self.verdict == "wrong":
+            lines.append(self.diagnosis.sentence())
+        if self.compile_problem is not None:
+            lines.append(f"It runs here, but no GPU compiler takes it: {self.compile_problem.sentence}")
+        if self.place:
+            lines.append(self.place[0].upper() + self.place[1:] + ".")
+        lines += [f"Look at: {fault.hint}" for fault in self.diagnosis.faults[:1] if len(self.diagnosis.faults) == 1]
+        return lines
+
+    def student_line(self) -> Problem | None:
+        problem = self.problem if self.problem is not None and self.problem.lineno else self.compile_problem
+        return problem if problem is not None and problem.lineno else None
+
+    def evidence(self) -> list[str]:
+        lines = []
+        if self.bytes and self.parts["right"]:
+            over = [row for row in self.bytes if not row.within]
+            told = "; ".join(f"{r.tensor} {r.requested:,} B, budget {r.budget:,} B" for r in (over or self.bytes))
+            lines.append(f"Bytes requested {'over' if over else 'within'} budget: {told}.")
+        for c in self.compiled:
+            if c.ok:
+                lines.append(f"Compiles for sm_{c.arch}: {c.kernel}, {c.registers} registers, {c.spills} B spilled, {c.shared} B shared.")
+            elif c.kind in ("unavailable", "timeout"):
+                lines.append(f"Compilation for sm_{c.arch} not judged: {c.message}")
+        shares = ", ".join(f"{name} {self.out_of * SHARES[name]:g}" + _mark(self.parts[name]) for name in SHARES)
+        lines.append(f"Points: {shares}. Not judged here: {', '.join(self.pending)}.")
+        return lines
+
+    def failing(self) -> list[str]:
+        """Failing cases with the seed that repeats them (public cases only: secret seeds are the teacher's)."""
+        told = [o.case.describe() + (f" (seed {o.case.seed})" if self.public else "") for o in self.observations if not o.right]
+        return told[:4] + ([f"and {len(told) - 4} more"] if len(told) > 4 else [])
+
+    # ---- renderings -------------------------------------------------------------------------------------
+
+    def __str__(self) -> str:
+        lines = [self.headline(), *self.explanation()]
+        at = self.student_line()
+        if at is not None:
+            lines.append(f"  line {at.lineno}{' of ' + at.where if at.where else ''}:  {at.line.strip()}")
+        lines += [f"  failing: {text}" for text in self.failing()]
+        return "\n".join([*lines, *self.evidence()])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        colour = COLOURS.get(self.verdict, WRONG_COLOUR)
+        parts = [
+            f'<div class="flashkit-report" role="group" aria-label="Result of {self.exercise.id}" style="border-left:6px solid '
+            f"{colour};background:#ffffff;color:#1a1a1a;padding:.6em 1em;margin:.3em 0;font-family:sans-serif;line-height:1.45;"
+            'max-width:60em">',
+            f'<div style="font-weight:bold;color:{colour};font-size:1.1em">{html.escape(self.headline())}</div>',
+        ]
+        first, *rest = self.explanation() or [""]
+        parts.append(f'<p style="margin:.5em 0;font-size:1.05em"><b>{html.escape(first)}</b></p>')
+        parts += [f'<p style="margin:.4em 0">{html.escape(line)}</p>' for line in rest]
+        at = self.student_line()
+        if at is not None:
+            parts.append(
+                f'<pre style="background:#f2f2f2;color:#1a1a1a;padding:.4em .6em;margin:.4em 0;overflow-x:auto">line {at.lineno}'
+                f"{html.escape(' of ' + at.where if at.where else '')}:  {html.escape(at.line.strip())}</pre>"
+            )
+        if at is not None and at.traceback:
+            parts.append(f"<details><summary>Traceback</summary><pre>{html.escape(at.traceback)}</pre></details>")
+        parts.append(self._error_map())
+        if self.failing():
+            items = "".join(f"<li>{html.escape(text)}</li>" for text in self.failing())
+            parts.append(f"<details open><summary>Failing cases</summary><ul style='margin:.2em 0'>{items}</ul></details>")
+        parts += [f'<p style="margin:.3em 0;font-size:.9em">{html.escape(line)}</p>' for line in self.evidence()]
+        return "".join([*parts, "</div>"])
+
+    def _error_map(self) -> str:
+        """Which elements of the first wrong output differ: rows by columns of one head, as a small picture in text."""
+        wrong = next((o for o in self.observations if not o.right and o.outcome.outputs and not o.outcome.problem), None)
+        if wrong is None:
+            return ""
+        name, bad = next(((n, b) for n, b in wrong.judge.disagreement(wrong.outcome.outputs).items() if b.any()), ("", None))
+        if bad is None or bad.ndim < 1:
+            return ""
+        while bad.ndim > 2:  # the first head with a difference
+            bad = bad[int(np.argmax(bad.reshape(len(bad), -1).any(axis=1)))]
+        bad = np.atleast_2d(bad)
+        rows = "\n".join("".join("■" if x else "·" for x in row[:64]) for row in bad[:48])
+        summary = f"Map of {name}: ■ differs, · right ({int(bad.sum())} of {bad.size} elements of this head)"
+        return (
+            f"<details><summary>{html.escape(summary)}</summary>"
+            f'<pre aria-label="{html.escape(summary)}" style="line-height:1;color:#1a1a1a;background:#fff">{rows}</pre></details>'
+        )
+
+
+def _mark(holds: bool | None) -> str:
+    return {True: " ✓", False: " ✗", None: " not judged"}[holds]

@@ -1,0 +1,49 @@
+"""How points follow from a verdict: right answers are the gate; then 70 % right, 15 % bytes, 15 % compiles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from flashkit.check.diagnose import Observation
+from flashkit.exercises.contract import Exercise
+
+SHARES = {"right": 0.70, "bytes": 0.15, "compiles": 0.15}
+
+
+@dataclass(frozen=True)
+class Bytes:
+    """Bytes requested of one tensor in the worst case, against the budget of that case."""
+
+    tensor: str
+    requested: int
+    budget: int
+
+    @property
+    def within(self) -> bool:
+        return self.requested <= self.budget
+
+
+def bytes_requested(exercise: Exercise, observations: list[Observation]) -> list[Bytes]:
+    """One row a tensor: the case with the worst ratio. Tensors without a budget have budget 0."""
+    rows: dict[str, Bytes] = {}
+    for o in observations:
+        budget = exercise.budget(o.case)
+        requested = {n: t.loaded + t.stored + t.atomic for n, t in o.outcome.traffic.items()}
+        for name in {**budget, **requested}:
+            row = Bytes(name, requested.get(name, 0), budget.get(name, 0))
+            if name not in rows or _ratio(row) > _ratio(rows[name]):
+                rows[name] = row
+    return list(rows.values())
+
+
+def _ratio(row: Bytes) -> tuple[float, int]:
+    return (row.requested / row.budget if row.budget else float(bool(row.requested)) * 1e9, row.requested)
+
+
+def points(out_of: float, parts: Mapping[str, bool | None], shares: Mapping[str, float] = SHARES) -> float:
+    """Points for the parts that hold; 0 unless ``right`` does. A part that is None was not judged and gives none."""
+    if not parts["right"]:
+        return 0.0
+    earned = sum(shares[name] for name, holds in parts.items() if holds)
+    return round(min(max(out_of * earned, 0.0), out_of), 4)

@@ -1,0 +1,52 @@
+"""Honest runs in the kernel's own precision: their distance from float64 sets the tolerance of a check.
+
+The rule is the official FlashAttention tests': an output passes when its error is at most twice the error of
+plain attention computed in the same precision. Two honest runs are taken, PyTorch's order and a fused kernel's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from reference.forward import STEPS, State, finite, multi_head, tiled
+from reference.shapes import Arithmetic, visible_keys
+
+LOG2E = np.float32(np.log2(np.e))
+DTYPES = {"fp32": torch.float32, "fp16": torch.float16}
+
+EXP2_STEPS = replace(
+    STEPS,
+    score=lambda tile: tile.Q_i @ tile.K_j.T * (np.float32(tile.problem.scale) * LOG2E),
+    weights=lambda S, m: np.exp2(S - finite(m)[:, None]),
+    rescale=lambda s, m: State(m, np.exp2(s.m - finite(m)) * s.l, np.exp2(s.m - finite(m))[:, None] * s.acc),
+    finish=lambda s: (
+        s.acc / np.where(s.l == 0, np.float32(1), s.l)[:, None],
+        np.where(s.l == 0, -np.inf, (s.m + np.log2(s.l)) / LOG2E),
+    ),
+)
+
+
+def honest_forward(q, k, v, options, dtype: str, arithmetic: Arithmetic) -> list[dict[str, np.ndarray]]:
+    """Outputs ``o`` and ``lse`` of plain PyTorch attention in ``dtype`` and of a tiled run with exp2 folded in."""
+    o, lse = multi_head(q, k, v, lambda p: tiled(p, EXP2_STEPS), arithmetic=arithmetic, **options)
+    fused = {"o": _rounded(o, dtype), "lse": lse}
+    return [_plain(q, k, v, options, DTYPES[dtype]), fused]
+
+
+def _plain(q, k, v, options, dtype) -> dict[str, np.ndarray]:
+    group = q.shape[1] // k.shape[1]
+    q, k, v = (torch.from_numpy(x).to(dtype) for x in (q, k, v))
+    k, v = (x.repeat_interleave(group, dim=1) for x in (k, v))
+    scale = options["scale"]
+    seen = torch.from_numpy(visible_keys(q.shape[2], k.shape[2], options["causal"], options["offset"]))
+    scores = (q @ k.mT * scale).masked_fill(~seen, float("-inf"))
+    o = torch.softmax(scores, dim=-1).nan_to_num(0.0) @ v
+    scores = (q.float() @ k.float().mT * scale).masked_fill(~seen, float("-inf"))
+    return {"o": o.double().numpy(), "lse": torch.logsumexp(scores, dim=-1).double().numpy()}
+
+
+def _rounded(x: np.ndarray, dtype: str) -> np.ndarray:
+    return x.astype({"fp32": np.float32, "fp16": np.float16}[dtype]).astype(np.float64)

@@ -1,0 +1,165 @@
+"""Run one call of a student's function under the meter and judge everything but whether the answer is right."""
+
+from __future__ import annotations
+
+import math
+import time
+import traceback
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from flashkit.instruments.meter import Meter
+from flashkit.instruments.record import Finding, MeterStop, Record
+from flashkit.runtime import guard
+from flashkit.runtime.call import Call, Outcome, Problem, Returned
+from flashkit.runtime.capture import capture
+from flashkit.runtime.deadline import DeadlineExceeded, deadline
+from flashkit.runtime.explain import Explanation, explain
+from flashkit.runtime.placement import TORCH_DTYPES, place
+
+
+def run(function: Callable, call: Call, undefined: float | None = math.nan, show: bool = True) -> Outcome:
+    """Call ``function`` once in this process, interpreted and metered.
+
+    ``undefined`` is what masked-off lanes of a load without ``other`` hold (None: zeros, as the interpreter has it).
+    Never raises for what student code does; KeyboardInterrupt, the user's own, passes through.
+    """
+    outcome, started = Outcome(), time.perf_counter()
+    inputs = {name: place(argument) for name, argument in call.tensors.items()}
+    before = {name: tensor.clone() for name, tensor in inputs.items()}
+    result, meter = None, Meter(names=inputs, undefined=undefined)
+    with capture(show) as printed:
+        try:
+            guard.refuse_oracle_globals(function)
+            with guard.no_oracle_imports(), deadline(call.seconds), meter:
+                result = function(*inputs.values(), **call.options)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            outcome.problem = _raised(error, call)
+    tensors, shape_problem = (None, None) if outcome.problem else _outputs_of(result, call.returns, inputs)
+    record = meter.finish(outputs=tensors or {})
+    _copy_record(record, outcome)
+    outcome.problem = outcome.problem or _refused(record) or shape_problem or _found(record)
+    if tensors and not outcome.problem:
+        outcome.problem = _not_from_kernel(record, tensors) or _changed_inputs(inputs, before)
+    if tensors:
+        outcome.outputs = {name: t.detach().double().cpu().numpy() for name, t in tensors.items()}
+    outcome.printed, outcome.seconds = printed.text, time.perf_counter() - started
+    return outcome
+
+
+def _copy_record(record: Record, outcome: Outcome) -> None:
+    outcome.traffic, outcome.launches = record.traffic, record.launches
+    outcome.undefined, outcome.locked, outcome.findings = record.undefined, record.locked, record.findings
+
+
+# ---- what student code raised ---------------------------------------------------------------------------
+
+
+def _raised(error: BaseException, call: Call) -> Problem:
+    stop = _cause(error, MeterStop)
+    if stop is not None:
+        return from_finding(stop.finding)
+    refusal = _cause(error, guard.Refused)
+    if refusal is not None:
+        return Problem("refused", str(refusal))
+    if _cause(error, DeadlineExceeded) is not None:
+        where, lineno, line = _student_frame(error)
+        sentence = f"It had not ended after {call.seconds:g} s: is there a loop that never ends?"
+        return Problem("crashed", sentence, where=where, lineno=lineno, line=line)
+    if isinstance(error, SystemExit):
+        return Problem("crashed", "It called exit(): return the output instead.")
+    return from_explanation("crashed", explain(error))
+
+
+def from_explanation(verdict: str, told: Explanation) -> Problem:
+    return Problem(verdict, told.sentence, "", told.where, told.lineno or 0, told.line, told.traceback)
+
+
+def from_finding(finding: Finding) -> Problem:
+    where = f"kernel {finding.kernel}, program {finding.program}" if finding.kernel else ""
+    verdict = "crashed" if finding.kind == "outside" else "wrong"
+    return Problem(verdict, finding.detail, where=where, lineno=finding.lineno or 0, line=finding.line, finding=finding)
+
+
+def _cause(error: BaseException | None, kind: type) -> BaseException | None:
+    while error is not None and not isinstance(error, kind):
+        error = error.__cause__ or error.__context__
+    return error
+
+
+def _student_frame(error: BaseException) -> tuple[str, int, str]:
+    """The innermost frame of the original error that is neither flashkit's nor an installed package's."""
+    first = _cause(error, DeadlineExceeded)
+    frames = traceback.extract_tb(first.__traceback__)
+    own = [f for f in frames if "site-packages" not in f.filename and "flashkit" not in f.filename]
+    return (own[-1].name, own[-1].lineno or 0, own[-1].line or "") if own else ("", 0, "")
+
+
+# ---- what came back -------------------------------------------------------------------------------------
+
+
+def _outputs_of(result, expected: tuple[Returned, ...], inputs) -> tuple[dict | None, Problem | None]:
+    """The returned tensors by name, or the one sentence that says why they cannot be used."""
+    names = ", ".join(r.name for r in expected)
+    values = list(result) if isinstance(result, (tuple, list)) else [result]
+    if result is None:
+        return None, Problem("wrong", f"The function returned nothing: end it with `return {names}`.")
+    if len(values) != len(expected):
+        return None, Problem("wrong", f"Expected {len(expected)} output(s) ({names}), but {len(values)} came back.")
+    for value, want in zip(values, expected, strict=True):
+        problem = _unlike(value, want, inputs)
+        if problem:
+            return None, problem
+    return {want.name: value for value, want in zip(values, expected, strict=True)}, None
+
+
+def _unlike(value, want: Returned, inputs) -> Problem | None:
+    if type(value) is not torch.Tensor:
+        return Problem("wrong", f"{want.name} must be a torch.Tensor, but it is a {type(value).__name__}.")
+    if value.device.type != next(iter(inputs.values())).device.type:
+        return Problem("wrong", f"{want.name} must be on the inputs' device, but it is on {value.device}.")
+    if tuple(value.shape) != want.shape:
+        return Problem("wrong", f"{want.name} must have shape {want.shape}, but it has {tuple(value.shape)}.")
+    if value.dtype != TORCH_DTYPES[want.dtype]:
+        came = str(value.dtype).removeprefix("torch.")
+        return Problem("wrong", f"{want.name} must be {want.dtype}, but it is {came}.")
+    for name, tensor in inputs.items():
+        if value.untyped_storage().data_ptr() == tensor.untyped_storage().data_ptr() and value.numel():
+            return Problem("refused", f"{want.name} is a view of the input {name}: allocate it with torch.empty.")
+    return None
+
+
+def _refused(record: Record) -> Problem | None:
+    if not record.torch_operators:
+        return None
+    called = ", ".join(dict.fromkeys(record.torch_operators))
+    return Problem("refused", f"It calls PyTorch's {called}. {guard.REFUSED_OPERATORS}")
+
+
+def _found(record: Record) -> Problem | None:
+    """The first thing the meter found wrong; unwritten elements come last, since they often follow from others."""
+    ordered = sorted(record.findings, key=lambda finding: finding.kind == "unwritten")
+    return from_finding(ordered[0]) if ordered else None
+
+
+def _not_from_kernel(record: Record, tensors: dict[str, torch.Tensor]) -> Problem | None:
+    if not record.launches:
+        return Problem("refused", "No Triton kernel was launched: launch yours with kernel[grid](...).")
+    for name, tensor in tensors.items():
+        by_kernel = record.written_by_kernel(tensor)
+        if not by_kernel.all():
+            index = tuple(int(i) for i in np.argwhere(~by_kernel)[0])
+            spelled = ", ".join(map(str, index))
+            return Problem("refused", f"{name}[{spelled}] was not stored by a kernel but computed outside one.")
+    return None
+
+
+def _changed_inputs(inputs, before) -> Problem | None:
+    for name, tensor in inputs.items():
+        if not torch.equal(tensor, before[name]):
+            return Problem("wrong", f"It changes its input {name}: inputs are read only.")
+    return None
