@@ -70,7 +70,7 @@ def filled_like(pointers, value: float):
     dtype = interpreter._get_np_dtype(element)
     shape = np.shape(pointers.data)
     if element.is_floating() and dtype.kind == "u":  # bf16 and fp8 travel as bit patterns: all ones is a NaN
-        data = np.full(shape, np.iinfo(dtype).max if np.isnan(value) else 0, dtype=dtype)
+        data = np.full(shape, np.iinfo(dtype).max, dtype=dtype)
     elif dtype.kind == "f":
         data = np.full(shape, value, dtype=dtype)
     elif dtype.kind == "i":
@@ -212,7 +212,7 @@ class Hooks:
             return rmw(operation, pointers, value, mask, *rest)
 
         def metered_cas(pointers, *rest):
-            watcher.atomic(pointers, np.True_, lock=True, reads=True)
+            watcher.atomic(pointers, np.array(True), lock=True, reads=True)
             return cas(pointers, *rest)
 
         for name, replacement in {

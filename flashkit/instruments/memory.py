@@ -141,7 +141,7 @@ class Shadow:
         return units if self._offsets is None else np.searchsorted(self._offsets, units)
 
     def _units(self, positions, nbytes):
-        if nbytes < self.unit:
+        if nbytes < self.unit:  # so an element never has less than one unit
             self._refine(nbytes)
         units = positions >> (self.unit.bit_length() - 1)
         if nbytes > self.unit:
@@ -161,14 +161,15 @@ class Shadow:
         """Flags of each logical element (an element of several units has a bit only if any unit has it)."""
         self.add(extent)
         slots = self.slots(extent.positions().ravel(), extent.itemsize)
-        flags = self.flags[slots].reshape(extent.size, -1)
+        flags = self.flags[slots].reshape(extent.size, extent.itemsize // self.unit)
         return np.bitwise_or.reduce(flags, axis=1).reshape(extent.shape)
 
     def written_by_kernel(self, extent: Extent) -> np.ndarray:
         """Elements all of whose bytes were last written by a kernel."""
         self.add(extent)
         slots = self.slots(extent.positions().ravel(), extent.itemsize)
-        return ((self.flags[slots] & KERNEL) != 0).reshape(extent.size, -1).all(axis=1).reshape(extent.shape)
+        flags = self.flags[slots].reshape(extent.size, extent.itemsize // self.unit)
+        return ((flags & KERNEL) != 0).all(axis=1).reshape(extent.shape)
 
     def change(self, extent: Extent, clear: int = 0, set: int = 0) -> None:
         """Clear and set flag bits of all logical elements of a tensor."""

@@ -4,7 +4,8 @@ Why not triton-viz 3.0 (read, not used): its tracer records every address array 
 first lane, masked or not; its profiler adds bytes up over all tensors together; its sanitizer refuses tensors with
 gaps ("only supports contiguously stored tensors") and proves bounds with z3, though the addresses are at hand when the
 interpreter runs; none of them sees unwritten outputs, uninitialised reads or races; it imports only up to Triton 3.7
-and brings flask, pyarrow, cairocffi and pre-commit. What we need is the few hundred lines in memory.py and here.
+and brings flask, pyarrow, cairocffi and pre-commit. What we need is the few hundred lines here, in memory.py and in
+bounds.py.
 
     with Meter(names={"q": q, "k": k, "v": v}) as meter:
         o = flash_forward(q, k, v)
@@ -21,60 +22,10 @@ import numpy as np
 import torch
 
 from flashkit.instruments import hooks
+from flashkit.instruments.bounds import Access, Target, Window, along_the_block, plausible, wrapped
 from flashkit.instruments.memory import KERNEL, LOADED, STORED, UNINITIALISED, Extent, Shadow
-from flashkit.instruments.record import Event, Finding, MeterStop, Record, Traffic
-from flashkit.instruments.torch_watch import TorchWatch
-
-WRAP = 1 << 32  # what a 32-bit product loses when it overflows
-
-
-class Target:
-    """A tensor under the name by which findings and traffic speak of it."""
-
-    def __init__(self, name: str, shadow: Shadow, extent: Extent):
-        self.name, self.shadow, self.extent, self.traffic = name, shadow, extent, Traffic()
-
-
-class Window:
-    """A tensor argument of the running launch: the addresses it makes legal, and the targets it stands for."""
-
-    def __init__(self, base: int, tensor: torch.Tensor, shadow: Shadow, targets: list[Target]):
-        self.base, self.tensor, self.shadow, self.targets = base, tensor, shadow, targets
-        self.extent = Extent.of(tensor)
-        self.low, self.high = base + self.extent.start, base + self.extent.end
-
-    def contains(self, addresses: np.ndarray, nbytes: int) -> np.ndarray:
-        return self.extent.contains(addresses - self.base, nbytes)
-
-    def holds_all(self, addresses, low: int, high: int, nbytes: int) -> bool:
-        if low < self.low or high + nbytes > self.high:
-            return False
-        return self.extent.solid or bool(self.contains(addresses, nbytes).all())
-
-    def target_at(self, address: int) -> Target:
-        """The target an address belongs to (several only where one argument covers several named tensors)."""
-        if len(self.targets) > 1:
-            for target in self.targets:
-                if target.extent.contains(np.array([address - self.base]), 1)[0]:
-                    return target
-        return self.targets[0]
-
-    def distance(self, address: int) -> int:
-        return max(self.low - address, address - self.high, 0)
-
-
-class Access:
-    """One load, store or atomic of one program, while it is being judged."""
-
-    def __init__(self, kind: str, pointers, mask, launch: int, base: int, reads: bool):
-        self.kind, self.reads, self.launch = kind, reads, launch
-        self.block = np.asarray(pointers.data).view(np.int64)
-        self.mask = hooks.mask_array(mask, self.block.shape)
-        self.active = self.block.ravel() if self.mask.all() else self.block[self.mask]
-        self.nbytes = hooks.pointed_size(pointers)
-        self.line = hooks.student_line()
-        self.program, number = hooks.program()
-        self.me = base + 1 + number  # this program among all programs of all launches
+from flashkit.instruments.record import Event, Finding, MeterStop, Record
+from flashkit.instruments.torch_watch import Snapshots, TorchWatch
 
 
 class Meter:
@@ -94,7 +45,7 @@ class Meter:
         self._windows: list[Window] = []
         self._given: set[str] = set()
         self._events: list[tuple] = []
-        self._kept: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self._snapshots = Snapshots()
         self._races: list[Finding] = []
         self._seen: set[tuple] = set()
         self._programs_before = 0
@@ -163,6 +114,7 @@ class Meter:
     def _allocated(self, tensor: torch.Tensor) -> None:
         extent = Extent.of(tensor)
         self._shadow(tensor, extent).change(extent, clear=KERNEL, set=UNINITIALISED)
+        self._snapshots.renew([tensor])
 
     def _wrote(self, tensor: torch.Tensor) -> None:
         """PyTorch wrote to a tensor: initialised from now on, and no longer a kernel's work."""
@@ -171,17 +123,13 @@ class Meter:
             shadow.change(Extent.of(tensor), clear=UNINITIALISED | KERNEL)
 
     def _notice_host_writes(self) -> None:
-        """NumPy, ctypes and the like write past PyTorch: compare with what the last launch left."""
+        """NumPy, ctypes and the like write past PyTorch: treat what has changed since the last look like its writes."""
         with self._quietly():
-            for tensor, copy in self._kept:
-                bits = getattr(torch, f"int{8 * tensor.element_size()}") if tensor.element_size() <= 8 else tensor.dtype
-                changed = (tensor.view(bits) != copy.view(bits)).cpu().numpy()
-                if changed.any():
-                    extent = Extent.of(tensor)
-                    shadow = self._shadow(tensor, extent)
-                    slots = shadow.slots(extent.positions()[changed], extent.itemsize)
-                    shadow.flags[slots] &= np.uint8(~(UNINITIALISED | KERNEL) & 0xFF)
-            self._kept.clear()
+            for tensor, changed in self._snapshots.changes():
+                extent = Extent.of(tensor)
+                shadow = self._shadow(tensor, extent)
+                slots = shadow.slots(extent.positions()[changed], extent.itemsize)
+                shadow.flags[slots] &= np.uint8(~(UNINITIALISED | KERNEL) & 0xFF)
 
     @contextlib.contextmanager
     def _quietly(self):
@@ -222,9 +170,7 @@ class Meter:
         self._programs_before += max(math.prod(self._current.grid or (0,)), 0)
         number = len(self.record.launches) - 1
         with self._quietly():
-            self._kept = [
-                (w.tensor, w.tensor.detach().clone()) for w in self._windows if w.shadow.last_store == number
-            ]
+            self._snapshots.renew([w.tensor for w in self._windows if w.shadow.last_store == number])
         self._windows = []
 
     def bind(self, tensors) -> None:
@@ -402,54 +348,35 @@ class Meter:
         outside[np.flatnonzero(access.mask.ravel())] = left
         lane = int(np.argmax(outside))
         address = int(access.block.ravel()[lane])
-        window, overflow = self._wrapped(access.active[left], access.nbytes)
-        if window is None:
-            window = self._plausible(access, left, address)
+        lost = wrapped(self._windows, access.active[left], access.nbytes)
+        window = lost[0] if lost else plausible(self._windows, access, left, address)
         if window is None:
             target, index = Target("no tensor", None, Extent(0, (), (), access.nbytes)), ()
         else:
+            address += lost[1] if lost else 0
             target = window.target_at(address)
-            index = target.extent.index_of(address - window.base)
-            if not overflow:
-                index = _along_the_block(access, outside, lane, window, target) or index
-        finding = self._finding(access, "outside", target, index, overflow=overflow)
+            index = None if lost else along_the_block(access, outside, lane, window, target)
+            index = index or target.extent.index_of(address - window.base)
+        finding = self._finding(access, "outside", target, index, overflow=bool(lost))
         shape = f"whose shape is {target.extent.shape}" if window is not None else "and the launch has no tensors"
         finding.detail = f"program {access.program} {_VERB[access.kind]} {_spell(finding)}, {shape}."
-        if overflow:
+        if lost:
             finding.detail = (
-                f"program {access.program} {_VERB[access.kind]} an element far outside {target.name}: its offset "
-                "passed 2**31 and wrapped round; compute the offset in int64."
+                f"program {access.program} means {_spell(finding)}, but the offset passed 2**31, wrapped round and "
+                "points far outside: compute it in int64."
             )
         self.record.findings.append(finding)
         return MeterStop(finding)
-
-    def _plausible(self, access, left, address) -> Window | None:
-        """The tensor that most of the block's other lanes are in, else the nearest."""
-        inside = access.active[~left]
-        counts = [int(w.contains(inside, access.nbytes).sum()) if inside.size else 0 for w in self._windows]
-        if any(counts):
-            return self._windows[int(np.argmax(counts))]
-        return min(self._windows, key=lambda w: w.distance(address), default=None)
-
-    def _wrapped(self, lanes: np.ndarray, nbytes: int) -> tuple[Window | None, bool]:
-        """Does every outside lane come back into one tensor when a multiple of 2**32 is added to its offset?"""
-        for window in self._windows:
-            for size in (window.extent.itemsize, 1):
-                back = np.zeros(lanes.shape, dtype=bool)
-                for turns in (1, -1, 2, -2, 3, -3, 4, -4):
-                    back |= window.contains(lanes + turns * WRAP * size, nbytes)
-                if back.all():
-                    return window, True
-        return None, False
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def finish(self, outputs: Mapping[str, torch.Tensor] | None = None) -> Record:
         """Complete the record: outputs get their names, elements never stored to are findings, bytes are summed."""
         self._notice_host_writes()
-        for name, tensor in (outputs or {}).items():
-            if isinstance(tensor, torch.Tensor) and tensor.layout == torch.strided:
-                self._finish_output(name, tensor)
+        outputs = {k: t for k, t in (outputs or {}).items() if isinstance(t, torch.Tensor)}
+        storages = [t.untyped_storage().data_ptr() for t in outputs.values()]
+        for (name, tensor), storage in zip(outputs.items(), storages, strict=True):
+            self._finish_output(name, tensor, alone=storages.count(storage) == 1)
         traffic = self.record.traffic
         traffic.clear()
         for target in self._targets:
@@ -465,11 +392,11 @@ class Meter:
         rows = [(target.extent.index_of(p) or (0,))[axis if target.extent.shape else 0] for p in (low, high)]
         return Event(launch, program, target.name, kind, rows[0], rows[1], nbytes, lineno)
 
-    def _finish_output(self, name: str, tensor: torch.Tensor) -> None:
+    def _finish_output(self, name: str, tensor: torch.Tensor, alone: bool) -> None:
         extent = Extent.of(tensor)
         shadow = self._shadow(tensor, extent)
         if not shadow.named:
-            self._rename(name, shadow, extent)
+            self._rename(name, shadow, extent, alone)
         flags = shadow.flags_of(extent)
         missing = (flags & STORED) == 0
         if missing.any():
@@ -482,14 +409,15 @@ class Meter:
             )
             self.record.findings.append(finding)
 
-    def _rename(self, name: str, shadow: Shadow, extent: Extent) -> None:
-        """Call what kernels knew by a parameter's name by the output's name, in the output's coordinates."""
+    def _rename(self, name: str, shadow: Shadow, extent: Extent, alone: bool) -> None:
+        """Call what kernels knew by a parameter's name by the output's name, in the output's coordinates.
+
+        An output that shares its storage with another takes over only the arguments that lie within it.
+        """
         mine = [
             t for t in self._targets
-            if t.shadow is shadow and t.extent.start >= extent.start and t.extent.end <= extent.end
+            if t.shadow is shadow and (alone or (t.extent.start >= extent.start and t.extent.end <= extent.end))
         ]
-        if not mine:
-            return
         whole = Target(name, shadow, extent)
         for target in mine:
             for finding in self.record.findings + self.record.undefined:
@@ -526,31 +454,3 @@ def _restate(finding: Finding, old: Target, new: Target) -> None:
         finding.index = new.extent.index_of(old.extent.start + steps * old.extent.itemsize)
     finding.tensor = new.name
     finding.detail = finding.detail.replace(before, _spell(finding)).replace(f"of {old.name} ", f"of {new.name} ")
-
-
-def _along_the_block(access, outside, lane, window, target):
-    """Index of an outside lane, counted on along the block from the nearest lane that is inside the tensor.
-
-    A tile's neighbours tell a row too many from a column too many, which the address alone cannot.
-    """
-    extent, block = target.extent, access.block
-    inside = (access.mask & ~outside.reshape(block.shape)) & extent.contains(block - window.base, access.nbytes)
-    here = np.unravel_index(lane, block.shape)
-    for axis in reversed(range(block.ndim)):
-        along = (*here[:axis], slice(None), *here[axis + 1 :])
-        near = np.flatnonzero(inside[along])
-        if not near.size:
-            continue
-        near = int(near[np.argmin(np.abs(near - here[axis]))])
-        step, rest = divmod(int(block[along][here[axis]] - block[along][near]), int(here[axis]) - near)
-        if rest or step == 0:
-            continue
-        same = [a for a, s in enumerate(extent.strides) if s * extent.itemsize == abs(step)]
-        if same:
-            long = [a for a in same if extent.shape[a] > 1] or same
-            rows = len(extent.shape) - 2
-            index = list(extent.index_of(int(block[along][near]) - window.base))
-            chosen = rows if rows in same else long[-1]
-            index[chosen] += (int(here[axis]) - near) * (1 if step > 0 else -1)
-            return tuple(index)
-    return None

@@ -1,4 +1,4 @@
-"""What the student's host code asks of PyTorch: uninitialised allocations, in-place writes, ready-made operators."""
+"""What the student's host code asks of PyTorch: uninitialised allocations, writes, ready-made operators."""
 
 from __future__ import annotations
 
@@ -66,3 +66,26 @@ def poison(tensor: torch.Tensor) -> None:
     else:
         signed = getattr(torch, f"int{8 * tensor.element_size()}")
         tensor.view(signed).fill_(torch.iinfo(signed).max)
+
+
+class Snapshots:
+    """Copies of tensors, by which writes that pass PyTorch by (NumPy, ctypes) are noticed afterwards."""
+
+    def __init__(self):
+        self._kept: list[tuple[torch.Tensor, torch.Tensor]] = []
+
+    def renew(self, tensors: list[torch.Tensor]) -> None:
+        """Copy these tensors, and again each one kept so far that shares a storage with them."""
+        storages = {t.untyped_storage().data_ptr() for t in tensors}
+        stale = [t for t, _ in self._kept if t.untyped_storage().data_ptr() in storages]
+        self._kept = [(t, c) for t, c in self._kept if t.untyped_storage().data_ptr() not in storages]
+        unique = {(t.data_ptr(), t.shape, t.stride(), t.dtype): t.detach() for t in stale + tensors}
+        self._kept += [(t, t.clone()) for t in unique.values() if t.element_size() <= 8]
+
+    def changes(self):
+        """(tensor, bool array) of every kept tensor with elements whose bits are not the copy's."""
+        for tensor, copy in self._kept:
+            bits = getattr(torch, f"int{8 * tensor.element_size()}")
+            changed = (tensor.view(bits) != copy.view(bits)).cpu().numpy()
+            if changed.any():
+                yield tensor, changed
