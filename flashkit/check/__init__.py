@@ -1,7 +1,7 @@
 """Check an exercise: run it, compare it, name the mistake, count its bytes, compile it, and say so.
 
-    from flashkit.check import check, hint
-    check("03.causal", attention_causal)
+from flashkit.check import check, hint
+check("03.causal", attention_causal)
 """
 
 from __future__ import annotations

@@ -30,7 +30,9 @@ class Difference:
 
     def sentence(self) -> str:
         at = ", ".join(map(str, self.index))
-        return f"{self.output}[{at}] is {self.came:.6g}, expected {self.expected:.6g} (allowed error {self.allowed:.2g})"
+        return (
+            f"{self.output}[{at}] is {self.came:.6g}, expected {self.expected:.6g} (allowed error {self.allowed:.2g})"
+        )
 
 
 @dataclass(frozen=True)
@@ -40,14 +42,18 @@ class Judge:
     reference: Outputs
     allowed: Mapping[str, np.ndarray]
 
-    def disagreement(self, outputs: Outputs, reference: Outputs | None = None, loose: float = 0.0) -> dict[str, np.ndarray]:
+    def disagreement(
+        self, outputs: Outputs, reference: Outputs | None = None, loose: float = 0.0
+    ) -> dict[str, np.ndarray]:
         """Boolean maps of the elements that differ from ``reference`` (the right one if None) by more than allowed.
 
         ``loose`` widens the tolerance by that fraction of the reference.
         """
         reference = self.reference if reference is None else reference
         return {
-            name: _differs(outputs[name], reference[name], self.allowed[name] + loose * np.maximum(1, _size(reference[name])))
+            name: _differs(
+                outputs[name], reference[name], self.allowed[name] + loose * np.maximum(1, _size(reference[name]))
+            )
             for name in self.reference
         }
 
@@ -67,7 +73,9 @@ class Judge:
 
 def judge(exercise: Exercise, case: Case) -> Judge:
     reference, honest = exercise.oracle(case), exercise.honest(case)
-    allowed = {name: _allowed(exercise, case, name, reference[name], [run[name] for run in honest]) for name in reference}
+    allowed = {
+        name: _allowed(exercise, case, name, reference[name], [run[name] for run in honest]) for name in reference
+    }
     return Judge(reference, allowed)
 
 

@@ -52,7 +52,9 @@ class Diagnosis:
 
     def sentence(self) -> str:
         if not self.faults:
-            return "No single mistake that has a name explains every case: there may be several, or one not in the bank."
+            return (
+                "No single mistake that has a name explains every case: there may be several, or one not in the bank."
+            )
         if len(self.faults) == 1:
             return f"Your output is what you get when {self.faults[0].sentence}."
         return "It is one of these: " + "; or ".join(fault.sentence for fault in self.faults) + "."
@@ -68,25 +70,37 @@ def diagnose(exercise: Exercise, observations: list[Observation], rerun: Callabl
         if all(o.right for o in observations):
             return _known(exercise, "other-missing")
         failing = [o for o in observations if not o.right]
-    said = {_meter_name(exercise, o) for o in failing if o.outcome.problem and o.outcome.problem.finding is not None}
-    if len(said) == 1 and "" not in said and all(o.outcome.problem for o in failing):
-        return _known(exercise, said.pop())
-    return Diagnosis(tuple(_matching(exercise, observations)))
+    said = _meter_names(exercise, failing)
+    return _known(exercise, said) if said else Diagnosis(tuple(_matching(exercise, observations)))
 
 
 def _known(exercise: Exercise, name: str) -> Diagnosis:
     return Diagnosis(tuple(fault for fault in exercise.faults if fault.name == name))
 
 
-def _meter_name(exercise: Exercise, o: Observation) -> str:
-    return exercise.meter_says(o.case, o.outcome.problem.finding)
+def _meter_names(exercise: Exercise, failing: list[Observation]) -> str:
+    """The one mistake that the meter's findings stand for, if every failing case has a finding.
+
+    A layout can hide which coordinate ran over (the row past a head's end is the next head's first), so cases
+    that were stopped at the same source line share the name that one of them gives.
+    """
+    names: dict[int | None, set[str]] = {}
+    for o in failing:
+        finding = o.outcome.problem.finding if o.outcome.problem else None
+        if finding is None:
+            return ""
+        names.setdefault(finding.lineno, set()).add(exercise.meter_says(o.case, finding))
+    given = [group - {""} for group in names.values()]
+    return given[0].copy().pop() if all(len(g) == 1 for g in given) and len(set.union(*given)) == 1 else ""
 
 
 def _matching(exercise: Exercise, observations: list[Observation]) -> list[Fault]:
     if not all(o.comparable for o in observations):
         return []
     cheap_first = sorted(observations, key=lambda o: (o.right, _work(o.case)))
-    fits = [fault for fault in exercise.faults if any(_explains(exercise, fault, v, cheap_first) for v in fault.variants)]
+    fits = [
+        fault for fault in exercise.faults if any(_explains(exercise, fault, v, cheap_first) for v in fault.variants)
+    ]
     exact = [fault for fault in fits if not fault.loose]
     return (exact or fits) if len(exact or fits) <= 3 else []
 

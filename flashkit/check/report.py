@@ -64,7 +64,11 @@ class Report:
         """The mistake in one sentence, where it shows, and what to look at."""
         lines = []
         if self.verdict == "right":
-            return [f"Public checks passed; {len(self.pending)} items are only judged on a GPU." if self.public else "All cases passed."]
+            return [
+                f"Public checks passed; {len(self.pending)} items are only judged on a GPU."
+                if self.public
+                else "All cases passed."
+            ]
         if self.diagnosis.faults:
             lines.append(self.diagnosis.sentence())
         if self.problem is not None:
@@ -90,7 +94,9 @@ class Report:
             lines.append(f"Bytes requested {'over' if over else 'within'} budget: {told}.")
         for c in self.compiled:
             if c.ok:
-                lines.append(f"Compiles for sm_{c.arch}: {c.kernel}, {c.registers} registers, {c.spills} B spilled, {c.shared} B shared.")
+                lines.append(
+                    f"Compiles for sm_{c.arch}: {c.kernel}, {c.registers} registers, {c.spills} B spilled, {c.shared} B shared."
+                )
             elif c.kind in ("unavailable", "timeout"):
                 lines.append(f"Compilation for sm_{c.arch} not judged: {c.message}")
         shares = ", ".join(f"{name} {self.out_of * SHARES[name]:g}" + _mark(self.parts[name]) for name in SHARES)
@@ -99,7 +105,11 @@ class Report:
 
     def failing(self) -> list[str]:
         """Failing cases with the seed that repeats them (public cases only: secret seeds are the teacher's)."""
-        told = [o.case.describe() + (f" (seed {o.case.seed})" if self.public else "") for o in self.observations if not o.right]
+        told = [
+            o.case.describe() + (f" (seed {o.case.seed})" if self.public else "")
+            for o in self.observations
+            if not o.right
+        ]
         return told[:4] + ([f"and {len(told) - 4} more"] if len(told) > 4 else [])
 
     # ---- renderings -------------------------------------------------------------------------------------
@@ -136,16 +146,22 @@ class Report:
         parts.append(self._error_map())
         if self.failing():
             items = "".join(f"<li>{html.escape(text)}</li>" for text in self.failing())
-            parts.append(f"<details open><summary>Failing cases</summary><ul style='margin:.2em 0'>{items}</ul></details>")
+            parts.append(
+                f"<details open><summary>Failing cases</summary><ul style='margin:.2em 0'>{items}</ul></details>"
+            )
         parts += [f'<p style="margin:.3em 0;font-size:.9em">{html.escape(line)}</p>' for line in self.evidence()]
         return "".join([*parts, "</div>"])
 
     def _error_map(self) -> str:
         """Which elements of the first wrong output differ: rows by columns of one head, as a small picture in text."""
-        wrong = next((o for o in self.observations if not o.right and o.outcome.outputs and not o.outcome.problem), None)
+        wrong = next(
+            (o for o in self.observations if not o.right and o.outcome.outputs and not o.outcome.problem), None
+        )
         if wrong is None:
             return ""
-        name, bad = next(((n, b) for n, b in wrong.judge.disagreement(wrong.outcome.outputs).items() if b.any()), ("", None))
+        name, bad = next(
+            ((n, b) for n, b in wrong.judge.disagreement(wrong.outcome.outputs).items() if b.any()), ("", None)
+        )
         if bad is None or bad.ndim < 1:
             return ""
         while bad.ndim > 2:  # the first head with a difference

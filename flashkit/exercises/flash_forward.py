@@ -19,7 +19,9 @@ ARITHMETIC = {"fp32": FLOAT32, "fp16": FLOAT16}
 ITEMSIZE = {"fp32": 4, "fp16": 2}
 
 
-def attention_case(why, N_q, N_k, block_q, block_k, d=16, d_v=None, B=1, H_q=1, H_kv=1, offset=None, scale=None, **rest):
+def attention_case(
+    why, N_q, N_k, block_q, block_k, d=16, d_v=None, B=1, H_q=1, H_kv=1, offset=None, scale=None, **rest
+):
     """A case of an attention exercise; ``offset`` None means no causal mask, ``scale`` None 1/sqrt(d)."""
     sizes = {"B": B, "H_q": H_q, "H_kv": H_kv, "N_q": N_q, "N_k": N_k, "d": d, "d_v": d_v or d}
     options = {
@@ -91,8 +93,10 @@ def read_with_strides_of(tensors, layouts, name: str, owner: str, axes) -> np.nd
 
 
 def _addresses(shape, strides) -> np.ndarray:
-    return sum(np.arange(n).reshape([-1 if a == axis else 1 for a in range(len(shape))]) * s
-               for axis, (n, s) in enumerate(zip(shape, strides, strict=True)))
+    return sum(
+        np.arange(n).reshape([-1 if a == axis else 1 for a in range(len(shape))]) * s
+        for axis, (n, s) in enumerate(zip(shape, strides, strict=True))
+    )
 
 
 def budget(case: Case) -> dict[str, int]:
@@ -133,22 +137,19 @@ def meter_says(case: Case, finding) -> str:
 
 
 def _row_past_the_end(case: Case, finding) -> str:
-    s, o = case.sizes, case.options
-    axis = len(finding.index) - (1 if finding.tensor == "lse" else 2)
-    sizes = {"lse": (s["B"], s["H_q"], s["N_q"])}.get(finding.tensor) or (
-        s["B"],
-        s["H_q"] if finding.tensor in "qo" else s["H_kv"],
-        s["N_q"] if finding.tensor in "qo" else s["N_k"],
-        s["d"] if finding.tensor in "qk" else s["d_v"],
-    )
-    sizes, block = sizes[-len(finding.index):], o["block_k"] if finding.tensor in "kv" else o["block_q"]
-    others = all(0 <= i < n for at, (i, n) in enumerate(zip(finding.index, sizes, strict=True)) if at != axis)
-    tail = sizes[axis] <= finding.index[axis] < -(-sizes[axis] // block) * block
-    if not (others and tail):
+    """The tail mistake whose finding this is: only the row lies outside, by less than a tile."""
+    s, o, stored = case.sizes, case.options, finding.access == "store"
+    query_side = stored or finding.tensor == "q"
+    rows, block = (s["N_q"], o["block_q"]) if query_side else (s["N_k"], o["block_k"])
+    axis = len(finding.index) - (1 if stored and len(finding.index) in (1, 3) else 2)
+    heads = (s["B"], s["H_q"] if query_side else s["H_kv"])[-axis:] if axis else ()
+    if any(not 0 <= i < n for i, n in zip(finding.index, heads, strict=False)):
         return ""
-    return {"v": "v-tail-unmasked", "o": "tail-store-unmasked", "lse": "tail-store-unmasked"}.get(
-        finding.tensor, "tail-load-unmasked"
-    )
+    if not rows <= finding.index[axis] < -(-rows // block) * block:
+        return ""
+    if stored:
+        return "tail-store-unmasked"
+    return {"v": "v-tail-unmasked", "k": "tail-load-unmasked", "q": "tail-load-unmasked"}.get(finding.tensor, "")
 
 
 def draw_like(cases: tuple[Case, ...], seed: int) -> tuple[Case, ...]:
@@ -211,10 +212,23 @@ def exercise(id: str, *, dims: int, returns: tuple[str, ...], options: tuple[str
 
 # ---- the exercises --------------------------------------------------------------------------------------
 
-HEADS_ONLY = ("gqa-head-map", "scale-argument-ignored", "borrowed-stride", "int32-overflow", "lse-base-2", "lse-without-m")
+HEADS_ONLY = (
+    "gqa-head-map",
+    "scale-argument-ignored",
+    "borrowed-stride",
+    "int32-overflow",
+    "lse-base-2",
+    "lse-without-m",
+)
 CAUSAL_ONLY = (
-    "causal-top-left", "causal-strict", "causal-offset-sign", "causal-local-index", "causal-ignored",
-    "causal-bound-short", "empty-row-nan", "empty-row-division",
+    "causal-top-left",
+    "causal-strict",
+    "causal-offset-sign",
+    "causal-local-index",
+    "causal-ignored",
+    "causal-bound-short",
+    "empty-row-nan",
+    "empty-row-division",
 )
 LOOP_ONLY = (
     "rescale-numerator-only", "rescale-denominator-only", "rescale-neither", "rescale-inverse", "own-max",
@@ -301,7 +315,9 @@ CAUSAL = exercise(
         attention_case("every tile raises the maximum", 39, 61, 32, 16, values="rising", offset=22),
         attention_case("every tile lowers the maximum", 39, 61, 16, 16, values="falling", offset=22),
         attention_case("every score below any finite mask", 27, 43, 16, 32, values="trap", offset=16),
-        attention_case("half precision, gaps between the rows", 41, 71, 32, 32, d_v=32, dtype="fp16", layout="padded", offset=30),
+        attention_case(
+            "half precision, gaps between the rows", 41, 71, 32, 32, d_v=32, dtype="fp16", layout="padded", offset=30
+        ),
     ),
     faults=(*bank(*HEADS_ONLY, "low-precision-sum", "empty-row-nan", "empty-row-division"), EMPTY_ROW),
     hints=(
@@ -326,10 +342,16 @@ HEADS = exercise(
     ),
     cases=(
         attention_case("tiles fit exactly", 32, 32, 16, 32, B=2, H_q=2, H_kv=2),
-        attention_case("tails on both sides, d_v != d, a scale of its own", 37, 53, 16, 32, d_v=32, H_q=2, H_kv=2, scale=0.4),
+        attention_case(
+            "tails on both sides, d_v != d, a scale of its own", 37, 53, 16, 32, d_v=32, H_q=2, H_kv=2, scale=0.4
+        ),
         attention_case("four query heads share two", 17, 19, 16, 16, B=2, H_q=4, H_kv=2),
-        attention_case("six query heads share two, each tensor laid out its own way", 18, 18, 16, 16, H_q=6, H_kv=2, layout="mixed"),
-        attention_case("heads as a model hands them over", 21, 35, 32, 16, B=2, H_q=2, H_kv=1, layout="bshd", offset=14),
+        attention_case(
+            "six query heads share two, each tensor laid out its own way", 18, 18, 16, 16, H_q=6, H_kv=2, layout="mixed"
+        ),
+        attention_case(
+            "heads as a model hands them over", 21, 35, 32, 16, B=2, H_q=2, H_kv=1, layout="bshd", offset=14
+        ),
         attention_case("one query, one key", 1, 1, 16, 16),
         attention_case("causal, bottom-right, unequal tiles", 40, 70, 32, 16, d_v=32, offset=30),
         attention_case("rows that see no key", 45, 33, 16, 32, offset=-12),
@@ -339,7 +361,20 @@ HEADS = exercise(
         attention_case("scores that overflow exp", 23, 47, 16, 16, values="large"),
         attention_case("all scores far below zero", 17, 43, 16, 32, values="negative"),
         attention_case("every score below any finite mask", 27, 43, 16, 32, values="trap", offset=16),
-        attention_case("half precision, gaps between rows, heads and batches", 41, 71, 32, 32, d=32, d_v=16, B=2, H_q=2, H_kv=1, dtype="fp16", layout="padded"),
+        attention_case(
+            "half precision, gaps between rows, heads and batches",
+            41,
+            71,
+            32,
+            32,
+            d=32,
+            d_v=16,
+            B=2,
+            H_q=2,
+            H_kv=1,
+            dtype="fp16",
+            layout="padded",
+        ),
         attention_case("strides beyond 32 bits", 9, 17, 16, 16, B=3, layout="huge"),
     ),
     faults=bank(),

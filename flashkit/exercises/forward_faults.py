@@ -52,6 +52,12 @@ def _causal(visible_of: Callable[[Tile], np.ndarray]) -> Variant:
     return change(mask=mask, visit=lambda p, i: range(p.key_tiles))
 
 
+def _causal_only(tile: Tile) -> np.ndarray:
+    """The causal condition alone, also for columns that are padding."""
+    p = tile.problem
+    return tile.keys[None] <= tile.rows[:, None] + (p.offset if p.causal else tile.keys[-1])
+
+
 def _bound(keys_of: Callable) -> Variant:
     """A kernel whose causal loop ends after ``keys_of(problem, i)`` keys, rounded up to tiles by it."""
 
@@ -92,7 +98,10 @@ def _lse(lse):
     return change(finish=lambda s: (forward.finish(s)[0], np.where(s.l == 0, -np.inf, lse(s))))
 
 
-NO_MAX = {"new_max": lambda m, S, tile: np.zeros_like(m), "init": lambda *a: replace(forward.init(*a), m=np.zeros(a[0], a[2]))}
+NO_MAX = {
+    "new_max": lambda m, S, tile: np.zeros_like(m),
+    "init": lambda *a: replace(forward.init(*a), m=np.zeros(a[0], a[2])),
+}
 FROM_ZERO = {"init": lambda *a: replace(forward.init(*a), m=np.zeros(a[0], a[2]))}
 RAW_WEIGHTS = {"weights": lambda S, m: np.exp(S - m[:, None])}
 RAW_ALPHA = {
@@ -156,7 +165,10 @@ FAULTS = (
         "tail-mask-missing",
         "the last tile's columns past N_k are not masked: zeros that were loaded there count as keys",
         "A masked load gives 0, and exp(0 - m) is not 0. What must the *score* of a key that does not exist be?",
-        (change(mask=lambda S, tile: np.where(tile.visible | ~tile.inside, S, S.dtype.type(-np.inf))),),
+        (
+            change(mask=lambda S, tile: np.where(tile.visible | ~tile.inside, S, S.dtype.type(-np.inf))),
+            change(mask=lambda S, tile: np.where(_causal_only(tile), S, S.dtype.type(-np.inf))),
+        ),
     ),
     Fault(
         "finite-mask-value",
@@ -282,7 +294,10 @@ FAULTS = (
         "normalised-every-step",
         "the output is divided by l after every tile",
         "Divide once, after the last tile: until then acc is only a sum.",
-        (change(accumulate=_normalised), change(accumulate=_normalised, finish=lambda s: (s.acc, forward.finish(s)[1]))),
+        (
+            change(accumulate=_normalised),
+            change(accumulate=_normalised, finish=lambda s: (s.acc, forward.finish(s)[1])),
+        ),
     ),
     Fault(
         "division-forgotten",
@@ -346,7 +361,11 @@ FAULTS = (
         "l must be summed in fp32, from the weights before the cast that P V needs.",
         (
             change(accumulate=_summed_low),
-            change(accumulate=lambda s, P, t: forward.accumulate(s, P.astype(t.problem.arithmetic.operand).astype(P.dtype), t)),
+            change(
+                accumulate=lambda s, P, t: forward.accumulate(
+                    s, P.astype(t.problem.arithmetic.operand).astype(P.dtype), t
+                )
+            ),
         ),
         loose=1.5e-3,
     ),

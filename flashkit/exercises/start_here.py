@@ -45,7 +45,9 @@ def draw(seed: int) -> tuple[Case, ...]:
     rng = np.random.default_rng(seed)
     return tuple(
         replace(case, sizes={"n": int(n)}, seed=int(rng.integers(2**31)))
-        for case, n in zip(CASES, (int(rng.integers(2, 9)) * 32, rng.integers(65, 90), rng.integers(2, 31)), strict=True)
+        for case, n in zip(
+            CASES, (int(rng.integers(2, 9)) * 32, rng.integers(65, 90), rng.integers(2, 31)), strict=True
+        )
     )
 
 
@@ -76,7 +78,9 @@ ADD = Exercise(
         ),
         Fault("tail-lost", "the last, partial block is never computed", "77 / 32 is 2.4: how many programs are that?"),
         Fault("race", "two programs write the same element", "Which elements belong to program pid?"),
-        Fault("x-twice", "x is added to itself", "Check both load addresses.", (lambda x, y: 2 * x, lambda x, y: 2 * y)),
+        Fault(
+            "x-twice", "x is added to itself", "Check both load addresses.", (lambda x, y: 2 * x, lambda x, y: 2 * y)
+        ),
         Fault("subtracted", "y is subtracted", "Check the sign.", (lambda x, y: x - y, lambda x, y: y - x)),
         Fault("one-operand", "one operand is stored as it is", "Is the sum stored?", (lambda x, y: x, lambda x, y: y)),
         Fault(

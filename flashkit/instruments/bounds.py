@@ -71,17 +71,18 @@ def plausible(windows: list[Window], access: Access, outside: np.ndarray, addres
 
 
 def wrapped(windows: list[Window], lanes: np.ndarray, nbytes: int) -> tuple[Window, int] | None:
-    """The tensor into which every lane comes back when a multiple of 2**32 is added to its offset, if any.
+    """The tensor into which every lane comes back when 2**32 or a multiple is added to its signed 32-bit offset.
 
     Comes with the bytes that are missing from the first lane's address.
     """
     for window in windows:
-        for size in (window.extent.itemsize, 1):
-            lost = np.zeros(lanes.shape, dtype=np.int64)
-            for turns in (1, -1, 2, -2, 3, -3, 4, -4):
-                lost[window.contains(lanes + turns * WRAP * size, nbytes)] = turns * WRAP * size
-            if lost.all():
-                return window, int(lost[0])
+        size = window.extent.itemsize  # offsets count elements
+        lost = np.zeros(lanes.shape, dtype=np.int64)
+        signed = np.abs(lanes - window.base) <= WRAP // 2 * size  # what a signed 32-bit offset can reach
+        for turns in (1, 2, 3, 4):
+            lost[signed & window.contains(lanes + turns * WRAP * size, nbytes)] = turns * WRAP * size
+        if lost.all():
+            return window, int(lost[0])
     return None
 
 
