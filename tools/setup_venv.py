@@ -33,7 +33,7 @@ PIP_TROUBLE = [
     (r"Read-only file system|Permission denied", "{root} cannot be written. Clone into a folder that you own."),
     (
         r"NewConnectionError|NameResolutionError|ConnectTimeout|ReadTimeout|ProxyError|SSLError|Network is unreachable"
-        r"|Max retries exceeded|Connection (refused|reset|aborted)|Remote end closed",
+        r"|Max retries exceeded|Connection (refused|reset|aborted)|Remote end closed|from versions: none",
         "no network: pip cannot reach its package index. Connect, or set pip's proxy or index, then run the same "
         "command again (what was downloaded is kept).",
     ),
@@ -80,12 +80,13 @@ def wanted_stamp():
 
 
 def read_stamp():
+    """The stamp of a .venv that is whole and whose Python is still there; else {}."""
     try:
         with open(STAMP) as file:
             stamp = json.load(file)
     except (OSError, ValueError):
         return {}
-    return stamp if os.access(VENV_PYTHON, os.X_OK) else {}
+    return stamp if os.access(VENV_PYTHON, os.X_OK) and not os.path.exists(UNFINISHED) else {}
 
 
 def asks_for_another_python(stamp):
@@ -141,14 +142,23 @@ def install():
     fresh = make_venv(disk)
     if fresh:
         print(f"setup: up to {download} GB to download, {disk} GB on disk, {minutes} minutes at 100 Mbit/s (once).")
-    pip("setuptools", disk=disk)  # before the build below, which uses it
-    if index and fresh:
-        pip("--no-deps", "--index-url", index, "torch", disk=disk)
-    pip("--no-build-isolation", "-e", f"{ROOT}[{EXTRAS}]", disk=disk)
+    pip(pinned("setuptools"), disk=disk)  # before the build below, which uses it
+    if index:
+        pip("--no-deps", "--index-url", index, pinned("torch"), disk=disk)
+    pip("--no-build-isolation", "-c", PINS, "-e", f"{ROOT}[{EXTRAS}]", disk=disk)
     with open(STAMP, "w") as file:
-        json.dump(wanted_stamp(), file)
+        json.dump(dict(wanted_stamp(), python=venv_version()), file)
     os.remove(UNFINISHED)
     print("setup: .venv is ready.")
+
+
+def venv_version():
+    return run([VENV_PYTHON, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]).stdout.strip()
+
+
+def pinned(package):
+    with open(PINS) as file:
+        return next(line.strip() for line in file if line.startswith(package + "=="))
 
 
 def make_venv(disk):
@@ -183,7 +193,7 @@ def check_foreign_venv():
 def can_be_updated():
     """False when there is none, when an install was cut off, or when it was made elsewhere or for another Python."""
     stamp = read_stamp()
-    return stamp.get("root") == ROOT and not os.path.exists(UNFINISHED) and not asks_for_another_python(stamp)
+    return stamp.get("root") == ROOT and not asks_for_another_python(stamp)
 
 
 def write_unfinished():
@@ -226,8 +236,8 @@ def answers(url, seconds):
 
 
 def pip(*arguments, disk):
-    """Runs pip in .venv under the pins; shows the big downloads only and keeps the rest for the message on failure."""
-    command = [VENV_PYTHON, "-m", "pip", "install", "--progress-bar", "off", "-c", PINS] + list(arguments)
+    """Runs pip in .venv; shows the big downloads only and keeps the rest for the message on failure."""
+    command = [VENV_PYTHON, "-m", "pip", "install", "--progress-bar", "off"] + list(arguments)
     lines = []
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, errors="replace"

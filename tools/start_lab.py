@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> int:
 
 def command(arguments: list[str]) -> list[str]:
     as_root = ["--allow-root"] if os.geteuid() == 0 else []  # a container's usual user
-    return [sys.executable, "-m", "jupyterlab", "--ServerApp.log_level=WARN", *as_root, *arguments, FIRST_PAGE]
+    return [sys.executable, "-m", "jupyterlab", "--log-level=WARN", *as_root, *arguments, FIRST_PAGE]
 
 
 def environment(teach: bool) -> dict[str, str]:
