@@ -299,7 +299,8 @@ class Meter:
         )
 
     def _first_time(self, kind, access, target) -> bool:
-        key = (kind, target.name, access.launch, access.line)
+        launch = access.launch if kind == "race" else None  # a locked launch drops its races, later ones must not lack
+        key = (kind, target.name, launch, self._current.name, access.line)
         if key in self._seen:
             return False
         self._seen.add(key)
@@ -359,6 +360,8 @@ class Meter:
             index = index or target.extent.index_of(address - window.base)
         finding = self._finding(access, "outside", target, index, overflow=bool(lost))
         shape = f"whose shape is {target.extent.shape}" if window is not None else "and the launch has no tensors"
+        if window is not None and all(0 <= i < n for i, n in zip(index, target.extent.shape, strict=True)):
+            shape = f"reached with strides that are not its own: they are {target.extent.strides}"
         finding.detail = f"program {access.program} {_VERB[access.kind]} {_spell(finding)}, {shape}."
         if lost:
             finding.detail = (

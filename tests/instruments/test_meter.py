@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import time
 
 import numpy as np
 import pytest
@@ -125,6 +126,28 @@ def test_tiled_forward_equals_the_formula_to_the_byte(n, block_q, block_k, dtype
     assert sum(e.bytes for e in record.events if e.tensor == "k") == traffic["k"].loaded
     rows = {(e.lowest_row, e.highest_row) for e in record.events if e.tensor in ("q", "o")}
     assert rows == {(start, min(start + block_q, n) - 1) for start in range(0, n, block_q)}
+
+
+def test_the_meter_costs_less_than_the_interpreter_itself():
+    q = torch.randn(1, 1, 256, 64)
+
+    def launch():
+        o, lse = torch.empty_like(q), torch.empty(256)
+        forward[(4, 1)](q, q, q, o, lse, 0, 64, 0, 64, 256, 256, 0.125, False, 64, 64, 64)
+
+    def seconds(metered):
+        start = time.perf_counter()
+        if metered:
+            with Meter({"q": q}) as meter:
+                launch()
+            meter.finish()
+        else:
+            launch()
+        return time.perf_counter() - start
+
+    launch()
+    times = [(seconds(False), seconds(True)) for _ in range(4)]
+    assert min(t for _, t in times) < 2 * min(t for t, _ in times)
 
 
 @triton.jit
@@ -254,6 +277,11 @@ def test_a_stride_taken_from_another_tensor_is_stopped():
     x, out = padded(2, 5, 8, row_gap=9), torch.zeros(2, 5, 8)
     finding = stopped(copy_rows, (2,), x, out, *x.stride()[:2], *x.stride()[:2], 5, 5, 8, 8, 8, names={"out": out})
     assert (finding.tensor, finding.access, finding.program) == ("out", "store", (1, 0, 0))
+
+
+def test_a_kernel_that_takes_an_expanded_tensor_for_a_contiguous_one_is_stopped():
+    finding = stopped(add, (1,), torch.ones(1).expand(4), torch.ones(4), torch.zeros(4), 4, 4)
+    assert finding.tensor == "x" and "strides that are not its own: they are (0,)" in finding.detail
 
 
 def test_a_negative_row_is_stopped_in_its_own_coordinates():
@@ -535,6 +563,24 @@ def test_what_a_lock_or_a_semaphore_guards_is_not_judged():
     assert record.locked and record.findings == [] and total.eq(3).all()
 
 
+@triton.jit
+def flag_passing(x, out, flag, d: tl.constexpr):
+    j = tl.arange(0, d)
+    if tl.program_id(0) == 0:
+        tl.store(out + j, tl.load(x + j))
+        tl.atomic_store(flag, 1)
+    elif tl.atomic_load(flag) == 1:
+        tl.store(out + d + j, tl.load(out + j))
+
+
+@pytest.mark.skipif(not hasattr(tl, "atomic_load"), reason="not run here: atomic loads and stores need triton 3.9")
+def test_atomic_loads_and_stores_order_programs():
+    x, out, flag = torch.ones(8), torch.zeros(16), torch.zeros(1, dtype=torch.int32)
+    record = metered(flag_passing, (2,), x, out, flag, 8, names={"flag": flag})
+    assert record.locked and record.findings == [] and out.eq(1).all()
+    assert record.traffic["flag"].atomic == 8 and record.traffic["flag"].loaded == 0
+
+
 # -- undefined lanes ---------------------------------------------------------------------------------------------------
 
 
@@ -650,6 +696,29 @@ def patchable():
         dict(vars(interpreter.interpreter_builder)).keys() - {"grid_dim", "grid_idx"},
         interpreter.InterpretedFunction.run, interpreter.GridExecutor._init_args_hst,
     )  # fmt: skip
+
+
+def test_a_call_inside_an_autograd_function_is_metered():
+    class Add(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            out = torch.empty_like(x)
+            add[(1,)](x, x, out, 4, 4)
+            return out
+
+        @staticmethod
+        def backward(ctx, gradient):
+            back = torch.empty_like(gradient)
+            add[(1,)](gradient, gradient, back, 4, 4)
+            return back
+
+    x = torch.ones(4, requires_grad=True)
+    with Meter({"x": x}) as meter:
+        torch.empty(2, requires_grad=True)
+        (dx,) = torch.autograd.grad(Add.apply(x), x, torch.ones(4))
+    record = meter.finish({"dx": dx})
+    assert record.findings == [] and len(record.launches) == 2 and dx.eq(2).all()
+    assert record.written_by_kernel(dx).all()
 
 
 def test_every_patch_is_undone_also_after_an_exception():
