@@ -152,8 +152,8 @@ class Pending:
         folder = Path(self._folder.name)
         noise = (folder / "stderr").read_text(errors="replace")[-20_000:]
         try:
-            answer = json.loads((folder / "stdout").read_text())
-        except ValueError:
+            answer = dict(json.loads((folder / "stdout").read_text()))
+        except (ValueError, TypeError):  # no answer, or only half of one
             return self._died(noise)
         answer.setdefault("seconds", time.monotonic() - self._started)
         ok, lineno = answer.pop("ok"), answer.pop("lineno", 0)
@@ -171,8 +171,8 @@ class Pending:
         code = self._child.returncode
         if code == -signal.SIGXCPU or code == -signal.SIGKILL:
             return self._stopped("timeout", f"The compiler was stopped after {CPU_SECONDS} s of CPU time.")
-        if code > 0:  # Python itself failed before it could answer
-            return replace(self._stopped("unavailable", f"The compiler could not be started: {_last(noise)}"))
+        if code >= 0:  # Python itself failed before it could answer
+            return self._stopped("unavailable", f"The compiler could not be started: {_last(noise)}")
         result = self._stopped("crashed", f"The compiler crashed ({signal.Signals(-code).name}): {_said(noise)}")
         return self._at(replace(result, error="CompilerCrash", traceback=noise.strip()), _line_in(noise))
 

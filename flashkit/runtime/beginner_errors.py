@@ -65,6 +65,7 @@ class Said:
 
 
 Maker = Callable[[Evidence, re.Match], "Said | str | None"]
+FOREIGN = re.compile(r"\b(torch|np|numpy)\.(?!(?:inf|nan|pi|e)\b)(\w+)")  # those constants a kernel may use
 RULES: list[tuple[re.Pattern, Maker]] = []
 
 
@@ -135,8 +136,10 @@ def python_list(e: Evidence, match: re.Match) -> str | None:
     )
 
 
-@rule(r"__setitem__ is not supported|'tensor' object does not support item assignment|unsupported tensor index")
-def index_assignment(e: Evidence, match: re.Match) -> str:
+@rule(r"__setitem__ is not supported|'tensor' object does not support item|unsupported tensor index|not iterable")
+def index_assignment(e: Evidence, match: re.Match) -> str | None:
+    if "not iterable" in e.message and not (e.in_kernel and re.search(r"\w\[", e.text)):
+        return None
     return (
         "A tensor in a kernel has no single elements to read or set with [ ], and a kernel has no Python lists: select "
         "with `tl.where` or a mask, or index memory by pointers."
@@ -155,10 +158,10 @@ def comprehension(e: Evidence, match: re.Match) -> str:
 def torch_in_a_kernel(e: Evidence, match: re.Match) -> Said | None:
     """Whatever the message: a name of torch or NumPy on the failing line of a kernel is the cause."""
     referenced = re.search(r"Unsupported function referenced: <(?:\S+) '?(?:torch\.)?([\w.]+)", e.message)
-    used = re.search(r"\b(torch|np|numpy)\.(\w+)", e.text)
+    used = FOREIGN.search(e.text)
     line = e.line
     if not used and e.in_kernel and re.search(r"builtin_function_or_method|torch\.|ndarray", e.message):
-        hits = [(hit, at) for at in e.function if (hit := re.search(r"\b(torch|np|numpy)\.(\w+)", at.text))]
+        hits = [(hit, at) for at in e.function if (hit := FOREIGN.search(at.text))]
         used, line = hits[0] if hits else (None, line)
     if not used or not (referenced or e.in_kernel):
         return None
@@ -316,11 +319,9 @@ def numpy_shapes(e: Evidence, match: re.Match) -> str:
     return f"Shapes {match[1]} and {match[2]} do not fit together: check them, and where a dimension is missing."
 
 
-@rule(r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)[^\d]*(\d*)")
+@rule(r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)\D*(\d+)")
 def torch_shapes(e: Evidence, match: re.Match) -> str:
-    return (
-        f"These shapes do not fit: dimension {match[3] or '?'} is {match[1]} on one side and {match[2]} on the other."
-    )
+    return f"These shapes do not fit: dimension {match[3]} is {match[1]} on one side and {match[2]} on the other."
 
 
 @rule(r"axis (-?\d+) out of bounds|invalid axis (-?\d+)")
@@ -341,7 +342,12 @@ def numpy_argument(e: Evidence, match: re.Match) -> str:
     return "A NumPy array was given where a torch tensor is needed: convert it with `torch.from_numpy`."
 
 
-@rule(r"b(?:f|float)16|bf16")
+@rule(r"Expected dtype \[.*'fp32'.*\] but got (\w+)")
+def needs_fp32(e: Evidence, match: re.Match) -> str:
+    return f"This function of `tl` takes fp32, but is given {match[1]}: convert first with `.to(tl.float32)`."
+
+
+@rule(r"bf(?:loat)?16")
 def bf16_on_a_cpu(e: Evidence, match: re.Match) -> str | None:
     if e.error == "NameError":
         return None
@@ -397,8 +403,8 @@ def unknown_option(e: Evidence, match: re.Match) -> str:
 def shared_memory(e: Evidence, match: re.Match) -> str:
     needs, has = (int(n) / 1024 for n in match.groups())
     return (
-        f"One program needs {needs:.0f} KiB of shared memory, but the GPU has {has:.0f}: use smaller tiles or a smaller "
-        "`num_stages`."
+        f"One program needs {needs:.0f} KiB of shared memory, but the GPU has {has:.0f}: use smaller tiles or "
+        "fewer `num_stages`."
     )
 
 

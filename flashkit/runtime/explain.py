@@ -46,9 +46,10 @@ def explain(error: BaseException) -> Explanation:
     chain = _chain(error)
     root, frame = chain[-1], _student_frame(chain)
     evidence = Evidence(type(root).__name__, _message(root), *frame)
-    kind = _launch_mistake(chain, evidence)
-    said = say(Evidence(kind, evidence.message, *frame)) if kind else None
-    said = said or say(evidence) or Said(fallback(evidence))
+    mistake = _launch_mistake(chain, evidence)
+    if mistake:
+        evidence = Evidence(mistake, "", _student_frame(chain[:1])[0])  # the line of the launch
+    said = say(evidence) or Said(fallback(evidence))
     return _explanation(said, evidence.line, _folded(chain))
 
 
@@ -86,7 +87,7 @@ def _chain(error: BaseException) -> list[BaseException]:
 
 def _message(error: BaseException) -> str:
     message = getattr(error, "error_message", None) or str(error)
-    return error.args[0] if isinstance(error, KeyError) and error.args else str(message)
+    return str(error.args[0]) if isinstance(error, KeyError) and error.args else str(message)
 
 
 def _frames(error: BaseException) -> list[TracebackType]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import linecache
 import math
 import os
 import symtable
@@ -100,8 +101,8 @@ def display_name(filename: str) -> str:
 
 def is_installed(filename: str | None) -> bool:
     """True when a source file belongs to Python, to an installed package or to the course, not to the student."""
-    if filename is None or filename.startswith("<frozen"):
-        return True
+    if filename is None or (filename.startswith("<") and filename not in linecache.cache):
+        return True  # generated code
     return os.path.abspath(filename).startswith(_installed_folders())
 
 
