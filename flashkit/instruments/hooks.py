@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import triton
+import triton.language as tl
 from triton.runtime import interpreter, jit
 from triton.tools.tensor_descriptor import TensorDescriptor
 
@@ -155,6 +156,7 @@ class Hooks:
         try:
             self._watch_launches()
             self._watch_memory(interpreter.interpreter_builder)
+            self._refuse_bf16_arithmetic(interpreter.interpreter_builder)
         except BaseException:
             self.close()
             raise
@@ -224,6 +226,11 @@ class Hooks:
             if hasattr(builder, name):
                 self._replace(builder, name, self._as_atomic(getattr(builder, name)))
 
+    def _refuse_bf16_arithmetic(self, builder):
+        """The interpreter keeps bf16 as 16-bit integers and computes with those: wrong by 1e10, and silent."""
+        for name, operands in (("binary_op", 2), ("ternary_op", 3), ("unary_op", 1), ("create_dot", 2)):
+            self._replace(builder, name, _bf16_refused(getattr(builder, name), operands))
+
     def _as_atomic(self, operation):
         """Count what the operation loads and stores as atomic; it exists to order programs, so it acts as a lock."""
 
@@ -232,3 +239,12 @@ class Hooks:
                 return operation(*args, **options)
 
         return metered
+
+
+def _bf16_refused(operation, operands: int):
+    def checked(*args):
+        if any(getattr(arg, "dtype", None) == tl.bfloat16 for arg in args[:operands]):
+            raise TypeError("bf16 arithmetic is wrong in the interpreter: use fp16 or fp32 inputs on a CPU")
+        return operation(*args)
+
+    return checked

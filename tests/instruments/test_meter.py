@@ -759,3 +759,18 @@ def test_scalar_and_empty_tensors_are_named_without_harm():
     record = meter.finish({"o": torch.empty(0, 2)})
     assert record.findings == [] and record.traffic["scalar"].loaded == 0
     assert np.array_equal(record.written_by_kernel(x["scalar"]), np.array(False))
+
+
+@triton.jit
+def doubled(x, y):
+    lanes = tl.arange(0, 16)
+    tl.store(y + lanes, tl.load(x + lanes) * 2.0)
+
+
+def test_bf16_arithmetic_is_refused_with_the_cure_and_only_while_metered():
+    x, y = torch.ones(16, dtype=torch.bfloat16), torch.empty(16)
+    with pytest.raises(Exception, match="use fp16 or fp32 inputs on a CPU"), Meter(names={"x": x}):
+        doubled[(1,)](x, y)
+    with Meter(names={"y": y}):
+        doubled[(1,)](torch.ones(16, dtype=torch.float16), y)
+    assert (y == 2).all()

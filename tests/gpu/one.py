@@ -1,0 +1,29 @@
+"""One kernel on the GPU in a process of its own: ``python -m tests.gpu.one FILE FUNCTION all|small``, JSON on stdout."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from flashkit.grading.cells import load
+from tests.gpu.judge import LARGE, SHAPES, judge
+
+
+def main(path: str, function: str, which: str) -> None:
+    with open(path) as file:
+        kernel = load(file.read(), function)
+    rows = []
+    for shape in SHAPES:
+        if which == "small" and shape in LARGE:
+            continue
+        try:
+            rows.append(judge(kernel, shape, seed=7))
+        except Exception as error:  # a launch that the compiler or the device refuses is a result
+            rows.append({**vars(shape), "right": False, "raised": f"{type(error).__name__}: {str(error)[:200]}"})
+        if which == "small" and not rows[-1]["right"]:
+            break
+    json.dump(rows, sys.stdout)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
