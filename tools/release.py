@@ -4,6 +4,7 @@ The same solutions/ give the same bytes: no outputs, no machine's metadata, sort
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import nbformat
+
+from flashkit import exercises
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFIG = ("grader_config.py", "nbgrader_config.py")
@@ -22,11 +25,9 @@ class ReleaseError(Exception):
 
 
 def main() -> int:
-    from flashkit.exercises import points
-
     try:
         with tempfile.TemporaryDirectory() as scratch:
-            generate(ROOT / "solutions", Path(scratch), points)
+            generate(ROOT / "solutions", Path(scratch), points_of)
             changed = synchronise(Path(scratch) / "labs", ROOT / "labs")
     except ReleaseError as error:
         print(f"release: {error}", file=sys.stderr)
@@ -36,7 +37,7 @@ def main() -> int:
 
 
 def generate(solutions: Path, scratch: Path, points: Callable[[str], float]) -> None:
-    """Fills scratch/labs from `solutions`; `points` gives those of a grade id.
+    """Fills scratch/labs from `solutions`; `points` gives those of an exercise, by its id.
 
     Raises ReleaseError, with nbgrader's words when it is nbgrader that refuses.
     """
@@ -64,8 +65,17 @@ def stamp(path: Path, points: Callable[[str], float]) -> None:
             raise ReleaseError(f"{path.parent.name}/{path.name}: cell {position} has no id; save it with nbformat 4.5.")
         graded = cell.metadata.get("nbgrader", {})
         if graded.get("grade"):
-            graded["points"] = points(graded["grade_id"])
+            graded["points"] = points(exercise_id(graded["grade_id"]))
     nbformat.write(notebook, path)
+
+
+def points_of(exercise: str) -> float:
+    return exercises.get(exercise).points
+
+
+def exercise_id(grade_id: str) -> str:
+    """nbgrader allows no dot in an id: the cell `03-heads` grades exercise `03.heads`."""
+    return grade_id.replace("-", ".")
 
 
 def generate_assignment(name: str, scratch: Path) -> None:
@@ -78,7 +88,8 @@ def generate_assignment(name: str, scratch: Path) -> None:
     command = [sys.executable, "-m", "nbgrader", "generate_assignment", name, "--create", "--force"]
     done = subprocess.run(command, cwd=scratch, env=environment, capture_output=True, text=True)
     if done.returncode:
-        raise ReleaseError(f"nbgrader refused solutions/{name}:\n{done.stderr.strip()[-1500:]}")
+        cause = re.search(r"^[\w.]*(?:Error|Exception): (.+)$", done.stderr, re.MULTILINE)
+        raise ReleaseError(f"nbgrader refused solutions/{name}: {cause[1] if cause else done.stderr.strip()}")
 
 
 def make_plain(path: Path) -> None:

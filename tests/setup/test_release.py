@@ -37,7 +37,7 @@ def solutions(tmp_path):
                 "answer",
                 grade("tile-answer", solution=True),
             ),
-            cell(code, "check('03.tile')", "grade", grade("03.tile", grade=True, locked=True, points=0)),
+            cell(code, "check('03.tile')", "grade", grade("03-tile", grade=True, locked=True, points=0)),
         ],
     )
     notebook.cells[2].outputs = [nbformat.v4.new_output("stream", text="right")]
@@ -107,9 +107,7 @@ def test_labs_become_what_was_made_and_nothing_else_is_touched(tmp_path):
 
 
 def test_the_committed_labs_are_what_solutions_give():
-    from flashkit.exercises import points
-
-    made = generate(ROOT / "solutions", points)
+    made = generate(ROOT / "solutions", release.points_of)
     labs = ROOT / "labs"
     assert made and made == {
         path.relative_to(labs).as_posix(): path.read_bytes()

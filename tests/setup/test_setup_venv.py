@@ -46,15 +46,19 @@ def make_venv(course, python=sys.executable, command=("make", "venv"), **environ
     return done.returncode, said, done.stdout
 
 
+def ask(course, expression, **environment):
+    """What `expression` is in the course's own copy of setup_venv."""
+    code = f"import json, sys; sys.path.insert(0, 'tools'); import setup_venv as s; print(json.dumps(s.{expression}))"
+    answer = subprocess.check_output([sys.executable, "-c", code], cwd=course, env={**os.environ, **environment})
+    return json.loads(answer)
+
+
 def pretend_whole(course, **changes):
     """A .venv that looks made by setup_venv in this folder."""
     (course / ".venv" / "bin").mkdir(parents=True)
     (course / ".venv" / "bin" / "python").symlink_to(sys.executable)
-    code = (
-        "import json, sys; sys.path.insert(0, 'tools'); import setup_venv; print(json.dumps(setup_venv.wanted_stamp()))"
-    )
-    stamp = json.loads(subprocess.check_output([sys.executable, "-c", code], cwd=course))
-    (course / ".venv" / "flashkit-stamp.json").write_text(json.dumps({**stamp, **changes}))
+    stamp = {**ask(course, "wanted_stamp()"), **changes}
+    (course / ".venv" / "flashkit-stamp.json").write_text(json.dumps(stamp))
 
 
 def test_a_second_run_says_nothing_and_touches_nothing(course):
@@ -67,10 +71,28 @@ def test_a_second_run_says_nothing_and_touches_nothing(course):
 @pytest.mark.parametrize("name", ["pyproject.toml", "constraints.txt"])
 def test_changed_requirements_make_it_stale(course, name):
     pretend_whole(course)
+    assert ask(course, "is_ready()")
     with open(course / name, "a") as file:
         file.write("\n# changed\n")
-    code = "import sys; sys.path.insert(0, 'tools'); import setup_venv; print(setup_venv.is_ready())"
-    assert subprocess.check_output([sys.executable, "-c", code], cwd=course, text=True).strip() == "False"
+    assert not ask(course, "is_ready()")
+
+
+def test_a_moved_folder_makes_it_stale(course):
+    pretend_whole(course)
+    moved = course.rename(course.with_name("moved"))
+    assert not ask(moved, "is_ready()")
+
+
+def test_an_install_that_was_cut_off_is_not_taken_for_whole(course):
+    pretend_whole(course)
+    (course / ".venv" / "flashkit-unfinished").touch()
+    assert not ask(course, "is_ready()")
+
+
+@pytest.mark.parametrize(("given", "ready"), [("", True), ("command line", False)])
+def test_another_python_counts_only_when_it_is_asked_for(course, given, ready):
+    pretend_whole(course, python="3.10")
+    assert ask(course, "is_ready()", PYTHON_GIVEN=given) == ready
 
 
 def test_an_old_python_is_told_what_to_type(course, tmp_path):
