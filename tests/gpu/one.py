@@ -1,4 +1,4 @@
-"""One kernel on the GPU in a process of its own: ``python -m tests.gpu.one FILE FUNCTION all|small``, JSON on stdout."""
+"""One kernel on the GPU in its own process: ``python -m tests.gpu.one FILE FUNCTION all|small``, JSON on stdout."""
 
 from __future__ import annotations
 
