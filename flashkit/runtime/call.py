@@ -25,7 +25,7 @@ class Argument:
 
 @dataclass(frozen=True)
 class Returned:
-    """A tensor that the student's function must return: its name, shape and dtype."""
+    """A tensor that the student's function must return, or a plain number (dtype "number", shape ())."""
 
     name: str
     shape: tuple[int, ...]

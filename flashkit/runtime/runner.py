@@ -40,11 +40,12 @@ def run(function: Callable, call: Call, undefined: float | None = math.nan, show
         except BaseException as error:
             outcome.problem = _raised(error, call)
     tensors, shape_problem = (None, None) if outcome.problem else _outputs_of(result, call.returns, inputs)
-    record = meter.finish(outputs=tensors or {})
+    by_kernel = {r.name: tensors[r.name] for r in call.returns if r.dtype != "number"} if tensors else {}
+    record = meter.finish(outputs=by_kernel)
     _copy_record(record, outcome)
     outcome.problem = outcome.problem or _refused(record) or shape_problem or _found(record)
-    if tensors and not outcome.problem:
-        outcome.problem = _not_from_kernel(record, tensors) or _changed_inputs(inputs, before)
+    if by_kernel and not outcome.problem:
+        outcome.problem = _not_from_kernel(record, by_kernel) or _changed_inputs(inputs, before)
     if tensors:
         outcome.outputs = {name: t.detach().double().cpu().numpy() for name, t in tensors.items()}
     outcome.printed, outcome.seconds = printed.text, time.perf_counter() - started
@@ -114,10 +115,16 @@ def _outputs_of(result, expected: tuple[Returned, ...], inputs) -> tuple[dict | 
         problem = _unlike(value, want, inputs)
         if problem:
             return None, problem
-    return {want.name: value for value, want in zip(values, expected, strict=True)}, None
+    tensors = (torch.tensor(value, dtype=torch.float64) if want.dtype == "number" else value
+               for value, want in zip(values, expected, strict=True))  # fmt: skip
+    return dict(zip((want.name for want in expected), tensors, strict=True)), None
 
 
 def _unlike(value, want: Returned, inputs) -> Problem | None:
+    if want.dtype == "number":
+        plain = isinstance(value, (int, float)) and not isinstance(value, bool)
+        came = f"{type(value).__name__}: {value!r:.40}"
+        return None if plain else Problem("wrong", f"{want.name} must be a plain number, but it is a {came}.")
     if type(value) is not torch.Tensor:
         return Problem("wrong", f"{want.name} must be a torch.Tensor, but it is a {type(value).__name__}.")
     if value.device.type != next(iter(inputs.values())).device.type:
