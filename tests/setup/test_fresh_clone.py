@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+pytestmark = [pytest.mark.slow, pytest.mark.alone]  # one worker, so that the clone is made once
 
 
 @pytest.fixture(scope="module")
@@ -51,11 +52,11 @@ def lab(clone, tmp_path):
             time.sleep(0.1)
         yield address[0]
     finally:
-        os.killpg(make.pid, signal.SIGTERM)
-        make.wait(30)
+        if make.poll() is None:
+            os.killpg(make.pid, signal.SIGTERM)
+            make.wait(30)
 
 
-@pytest.mark.slow
 def test_a_second_make_venv_does_nothing(clone):
     before = (clone / ".venv" / "flashkit-stamp.json").stat().st_mtime_ns
     start = time.monotonic()
@@ -64,7 +65,6 @@ def test_a_second_make_venv_does_nothing(clone):
     assert (clone / ".venv" / "flashkit-stamp.json").stat().st_mtime_ns == before
 
 
-@pytest.mark.slow
 def test_make_lab_serves_the_first_page_and_copies_the_labs(clone, lab):
     with urllib.request.urlopen(lab, timeout=30) as answer:
         page = answer.read().decode()
@@ -73,7 +73,6 @@ def test_make_lab_serves_the_first_page_and_copies_the_labs(clone, lab):
     assert {path.name for path in (clone / "labs").iterdir()} <= {path.name for path in (clone / "work").iterdir()}
 
 
-@pytest.mark.slow
 def test_a_learner_sees_no_formgrader(lab):
     with pytest.raises(urllib.error.HTTPError, match="404"):
         urllib.request.urlopen(lab.replace("lab/tree/notebooks/00_start_here.ipynb", "formgrader"), timeout=30)
@@ -81,7 +80,6 @@ def test_a_learner_sees_no_formgrader(lab):
         assert "@jupyter/nbgrader" in re.search(r'"disabledExtensions": \[.*?\]', answer.read().decode())[0]
 
 
-@pytest.mark.slow
 def test_the_package_for_students_holds_no_solution_and_no_mutant(clone):
     import zipfile
 
