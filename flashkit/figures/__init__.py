@@ -1,0 +1,8 @@
+"""The course's pictures: scenes computed from the oracles' traces, drawn by one player, with a PNG that stands in."""
+
+from flashkit.figures.example import example
+from flashkit.figures.loop_orders import loop_orders
+from flashkit.figures.row_state import row_state
+from flashkit.figures.tile_walk import tile_walk
+
+__all__ = ["example", "loop_orders", "row_state", "tile_walk"]
