@@ -14,6 +14,7 @@ from flashkit.check.compare import judge
 from flashkit.check.diagnose import Diagnosis, Observation, diagnose, where
 from flashkit.check.report import Report
 from flashkit.check.score import bytes_requested, points
+from flashkit.check.timing import TimeReport
 from flashkit.exercises.contract import Case, Exercise
 from flashkit.instruments import compile_gate
 from flashkit.runtime.call import Outcome, Problem
@@ -32,19 +33,25 @@ def check(id: str, function: Callable, cases: Sequence[Case] | None = None, show
     exercise = find(id)
     if not callable(function):
         raise TypeError(f"check({id!r}, ...) wants your function, but got {type(function).__name__}: {function!r:.60}")
-    observations, pending = [], []
-    for case in cases or exercise.cases:
-        outcome = run(function, exercise.call(case), show=show)
-        observations.append(Observation(case, judge(exercise, case), outcome))
-        if not pending and outcome.launches:
-            pending = [compile_gate.start(launch) for launch in compile_gate.distinct(outcome.launches)]
-        if _hopeless(outcome, observations):
-            break
+    observations, pending = observe(exercise, function, cases or exercise.cases, show)
 
     def again(case: Case, **options) -> Outcome:
         return run(function, exercise.call(case), show=False, **options)
 
     return conclude(exercise, observations, pending, again, public=cases is None)
+
+
+def observe(exercise: Exercise, function: Callable, cases: Sequence[Case], show: bool = False, compile: bool = True):
+    """Run the cases until one leaves no hope; returns the observations and the compilations that run meanwhile."""
+    observations, pending = [], []
+    for case in cases:
+        outcome = run(function, exercise.call(case), show=show)
+        observations.append(Observation(case, judge(exercise, case), outcome))
+        if compile and not pending and outcome.launches:
+            pending = [compile_gate.start(launch) for launch in compile_gate.distinct(outcome.launches)]
+        if _hopeless(outcome):
+            break
+    return observations, pending
 
 
 def conclude(exercise: Exercise, observations, pending, again: Callable[..., Outcome], public: bool = True) -> Report:
@@ -61,7 +68,7 @@ def conclude(exercise: Exercise, observations, pending, again: Callable[..., Out
     parts = {
         "right": not wrong,
         "bytes": all(row.within for row in rows),
-        "compiles": None if not compiled or any(c.kind in ("unavailable", "timeout") for c in compiled) else not broken,
+        "compiles": _compiles(exercise, compiled),
     }
     return Report(
         exercise=exercise,
@@ -77,6 +84,11 @@ def conclude(exercise: Exercise, observations, pending, again: Callable[..., Out
         points=points(exercise.points, parts),
         public=public,
     )
+
+
+def check_time(id: str, function: Callable) -> TimeReport:
+    """What can be said of the grade cell ``<id>.gpu``: so far that it is pending, and why."""
+    return TimeReport(find(id))
 
 
 def hint(id: str, number: int = 1) -> None:
@@ -97,7 +109,7 @@ def find(id: str) -> Exercise:
     raise ValueError(f"There is no exercise {id!r}. Did you mean {near[0]!r}? Known: {known}.")
 
 
-def _hopeless(outcome: Outcome, observations: list[Observation]) -> bool:
+def _hopeless(outcome: Outcome) -> bool:
     """Stop after a call that the next case would only repeat: a hang, an exception, a refusal."""
     problem = outcome.problem
     return problem is not None and problem.finding is None and problem.verdict in ("crashed", "refused")
@@ -105,6 +117,15 @@ def _hopeless(outcome: Outcome, observations: list[Observation]) -> bool:
 
 def _may_be_named(wrong: list[Observation]) -> bool:
     return not any(o.outcome.problem and o.outcome.problem.finding is None for o in wrong)
+
+
+def _compiles(exercise: Exercise, compiled) -> bool | None:
+    """None where it could not be judged; True where the answer is no kernel."""
+    if not exercise.compiles:
+        return True
+    if not compiled or any(c.kind in ("unavailable", "timeout") for c in compiled):
+        return None
+    return all(c.ok for c in compiled)
 
 
 def _verdict(wrong, problem: Problem | None, broken) -> str:

@@ -65,9 +65,11 @@ class Exercise:
     honest     case -> list of outputs of honest runs in the kernel's own precision, which set the tolerance
     wrong      (case, variant of a fault) -> outputs that a kernel with that mistake would give
     cases      public cases; ``draw(seed)`` gives secret ones of the same kinds
-    budget     case -> bytes that may be requested by tensor name (loads for inputs, stores for outputs)
+    budget     case -> bytes that may be requested by tensor name (loads for inputs, stores for outputs);
+               "*" stands for all scratch tensors together
     probe      case -> a case whose V is the identity, so that the output is P itself; None where that cannot be
     meter_says (case, finding) -> name of the fault that a finding of the meter stands for, or ""
+    gpu_points points of its grade cell ``<id>.gpu``, judged by time on a GPU; 0 when it has none
     """
 
     id: str
@@ -88,4 +90,6 @@ class Exercise:
     probe: Callable[[Case], Case | None] = lambda case: None
     meter_says: Callable[[Case, object], str] = lambda case, finding: ""
     lse_outputs: tuple[str, ...] = ("lse",)
+    compiles: bool = True  # False where the answer is no kernel
     seconds: float = 20.0
+    gpu_points: float = 0.0

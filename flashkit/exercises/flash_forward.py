@@ -334,6 +334,7 @@ HEADS = exercise(
     options=("causal", "offset", "scale", "block_q", "block_k"),
     title="Batch, heads, grouped queries, strides and lse",
     points=40,
+    gpu_points=10,
     minutes=45,
     difficulty=4,
     signature=(

@@ -1,0 +1,82 @@
+"""Takes an exercise's code out of a lab notebook: the one extractor for grader, mutants, tests and benchmarks.
+
+A lab names its cells by nbgrader's grade id: ``imports`` for the imports that every kernel needs,
+``kernel-03.tile`` for the cell that the student fills, ``03.tile`` for the cell that grades it. Only the standard
+library is used, so that a GPU machine without Jupyter can load a solution.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+IMPORTS = "imports"
+KERNEL = "kernel-"  # followed by the exercise's id
+MARKER = re.compile(r"^[ \t]*### (BEGIN|END) SOLUTION[ \t]*\n?", re.MULTILINE)
+
+_modules: list[str] = []
+_folder: tempfile.TemporaryDirectory | None = None  # lives as long as the process: Triton reads sources late
+
+
+class CellError(Exception):
+    """A notebook that is no lab, or lacks a cell. Its text is one sentence with the file's name."""
+
+
+def solution_source(path: str | Path, exercise_id: str) -> str:
+    """The imports and the kernel cell of an exercise as one module's text, without nbgrader's solution markers.
+
+    ``path`` is a lab's notebook: the teacher's source, a release or a submission. Raises CellError.
+    """
+    cells = graded_cells(path)
+    parts = []
+    for grade_id in (IMPORTS, KERNEL + exercise_id):
+        if grade_id not in cells:
+            raise CellError(f"{path} has no cell with the grade id {grade_id!r}; there are {', '.join(cells)}.")
+        parts.append(MARKER.sub("", cells[grade_id]).strip("\n"))
+    return "\n\n\n".join(parts) + "\n"
+
+
+def graded_cells(path: str | Path) -> dict[str, str]:
+    """Source of each code cell that has a grade id, in the notebook's order; the first of two with one id counts."""
+    try:
+        notebook = json.loads(Path(path).read_text(encoding="utf-8"))
+        cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+        found: dict[str, str] = {}
+        for cell in cells:
+            grade_id = cell["metadata"].get("nbgrader", {}).get("grade_id")
+            if grade_id:
+                found.setdefault(grade_id, "".join(cell["source"]))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CellError(f"{path} is no notebook of nbformat 4 ({type(error).__name__}: {error}).") from error
+    return found
+
+
+def load(source: str, name: str) -> Callable:
+    """Runs ``source`` as a module of its own, from a real file, and returns what it calls ``name``.
+
+    The file is kept until the process ends. What the source raises is raised here; CellError when it defines no
+    ``name``.
+    """
+    module_name = f"flashkit_cell_{len(_modules)}"
+    _modules.append(module_name)
+    path = _scratch() / f"{module_name}.py"
+    path.write_text(source, encoding="utf-8")
+    spec = importlib.util.spec_from_file_location(module_name, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module
+    spec.loader.exec_module(module)
+    if not hasattr(module, name):
+        raise CellError(f"The code defines no `{name}`.")
+    return getattr(module, name)
+
+
+def _scratch() -> Path:
+    global _folder
+    if _folder is None:
+        _folder = tempfile.TemporaryDirectory(prefix="flashkit-cells-")
+    return Path(_folder.name)
