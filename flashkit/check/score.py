@@ -29,7 +29,10 @@ def bytes_requested(exercise: Exercise, observations: list[Observation]) -> list
     rows: dict[str, Bytes] = {}
     for o in observations:
         budget = exercise.budget(o.case)
-        requested = {n: t.loaded + t.stored + t.atomic for n, t in o.outcome.traffic.items()}
+        requested: dict[str, int] = {}
+        for name, t in o.outcome.traffic.items():
+            name = name if name in budget or "*" not in budget else "*"
+            requested[name] = requested.get(name, 0) + t.loaded + t.stored + t.atomic
         for name in {**budget, **requested}:
             row = Bytes(name, requested.get(name, 0), budget.get(name, 0))
             if name not in rows or _ratio(row) > _ratio(rows[name]):

@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from flashkit.exercises.inputs import NUMPY_DTYPES
 from reference.forward import STEPS, State, finite, multi_head, tiled
 from reference.shapes import Arithmetic, visible_keys
 
@@ -49,4 +50,4 @@ def _plain(q, k, v, options, dtype) -> dict[str, np.ndarray]:
 
 
 def _rounded(x: np.ndarray, dtype: str) -> np.ndarray:
-    return x.astype({"fp32": np.float32, "fp16": np.float16}[dtype]).astype(np.float64)
+    return x.astype(NUMPY_DTYPES[dtype]).astype(np.float64)

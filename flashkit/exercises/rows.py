@@ -1,0 +1,86 @@
+"""What the row exercises of labs 01 and 02 share: softmax of given scores is attention with K = I and scale 1.
+
+So the fault bank of the forward serves them too: a row of x is a query, a column is a key, V = I gives P itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from flashkit.exercises.contract import Case
+from flashkit.exercises.forward_faults import Variant
+from flashkit.exercises.honest import EXP2_STEPS
+from flashkit.exercises.inputs import NUMPY_DTYPES
+from reference.forward import STEPS, Problem, dense, tiled
+from reference.shapes import FLOAT16, FLOAT32
+
+ARITHMETIC = {"fp32": FLOAT32, "fp16": FLOAT16}
+KINDS = {
+    "normal": lambda x: 2 * x,
+    "large": lambda x: 40 * x,
+    "negative": lambda x: x - 200,
+    "rising": lambda x: x + np.linspace(0, 14, x.shape[1]),
+    "falling": lambda x: x + np.linspace(0, -250, x.shape[1]),
+    "trap": lambda x: np.full_like(x, -(2.0**31)),
+}
+
+
+def row_case(why: str, rows: int, columns: int, block: int, d_v: int | None = None, **rest) -> Case:
+    """A case on scores ``(rows, columns)``; ``d_v`` columns of V, or None where the weights themselves are asked for."""
+    return Case(why, {"rows": rows, "columns": columns, "d_v": d_v or 0}, {"block": block}, **rest)
+
+
+def scores(case: Case) -> np.ndarray:
+    """The scores ``(rows, columns)``, rounded to the case's dtype."""
+    rng = np.random.default_rng(case.seed)
+    x = KINDS[case.values](rng.standard_normal((case.sizes["rows"], case.sizes["columns"])))
+    return x.astype(NUMPY_DTYPES[case.dtype]).astype(np.float64)
+
+
+def values(case: Case) -> np.ndarray:
+    """V ``(columns, d_v)``, or the identity where the weights themselves are asked for."""
+    columns, d_v = case.sizes["columns"], case.sizes["d_v"]
+    if not d_v:
+        return np.eye(columns)
+    v = np.random.default_rng(case.seed + 1).standard_normal((columns, d_v))
+    return v.astype(NUMPY_DTYPES[case.dtype]).astype(np.float64)
+
+
+def problem(case: Case, **more) -> Problem:
+    x = scores(case)
+    return Problem(x, np.eye(x.shape[1]), values(case), scale=1.0, block_q=16, block_k=case.options["block"], **more)
+
+
+def oracle(case: Case) -> np.ndarray:
+    return dense(problem(case))[0]
+
+
+def honest(case: Case) -> list[np.ndarray]:
+    """The course's right algorithm in the kernel's precision, with exp and with exp2."""
+    low = problem(case, arithmetic=ARITHMETIC[case.dtype])
+    dtype = NUMPY_DTYPES[case.dtype]
+    return [tiled(low, steps)[0].astype(dtype).astype(np.float64) for steps in (STEPS, EXP2_STEPS)]
+
+
+def wrong(case: Case, variant: Variant) -> np.ndarray:
+    low = problem(case, arithmetic=ARITHMETIC[case.dtype])
+    with np.errstate(over="ignore"):
+        o = tiled(low, replace(STEPS, **variant.steps))[0].astype(NUMPY_DTYPES[case.dtype])
+    return o.astype(np.float64)
+
+
+def draw_like(cases: tuple[Case, ...], seed: int) -> tuple[Case, ...]:
+    """Secret cases: other sizes (a tail stays a tail) and other values."""
+    rng = np.random.default_rng(seed)
+
+    def jitter(case: Case) -> Case:
+        sizes, block = dict(case.sizes), case.options["block"]
+        sizes["rows"] = max(1, sizes["rows"] + int(rng.integers(-2, 3))) if sizes["rows"] > 1 else 1
+        if sizes["columns"] % block and sizes["columns"] > 1:
+            low = sizes["columns"] // block * block + 1
+            sizes["columns"] = int(rng.integers(low, low + block - 1))
+        return replace(case, sizes=sizes, seed=int(rng.integers(2**31)))
+
+    return tuple(jitter(case) for case in cases)
