@@ -11,6 +11,7 @@ import math
 import os
 import re
 import resource
+import signal
 import subprocess
 import sys
 import time
@@ -27,6 +28,7 @@ def main(folder: str) -> None:
         request = json.load(file)
     resource.setrlimit(resource.RLIMIT_CPU, (request["cpu_seconds"], request["cpu_seconds"]))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    signal.alarm(2 * request["cpu_seconds"])  # for a child that sleeps and is no longer waited for
     sys.path[:0] = request["paths"]
     os.chdir(folder)
     stand_in_for_torch(request["torch_modules"])
@@ -121,7 +123,9 @@ def describe(error: Exception, path: str) -> dict:
     if not lineno:  # an error of the module itself, outside any kernel
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
         lineno = frames[-1].lineno if frames else 0
-    full = "".join(traceback.format_exception(error))
+    full = "\n".join(
+        "".join(traceback.format_exception_only(link)) for link in reversed(chain)
+    )  # frames: Triton's only
     return {"ok": False, "error": type(root).__name__, "message": message, "lineno": lineno, "traceback": full}
 
 

@@ -75,7 +75,7 @@ def start(launch: Launch, arch: int = ARCH) -> Pending:
         return Pending(launch.name, arch, source, request)
     except _Refused as refusal:
         return Pending.answered(refusal.result(launch.name, arch))
-    except (SourceError, OSError) as error:
+    except Exception as error:  # a source that cannot be collected, a full disk, no more processes
         kind = type(error).__name__
         return Pending.answered(CompileResult(launch.name, "unavailable", arch=arch, error=kind, message=str(error)))
 
@@ -150,7 +150,7 @@ class Pending:
 
     def _read(self) -> CompileResult:
         folder = Path(self._folder.name)
-        noise = (folder / "stderr").read_text(errors="replace")[-20_000:]
+        noise = (folder / "stderr").read_text(errors="replace")[:20_000]  # the complaint first, then dumps
         try:
             answer = dict(json.loads((folder / "stdout").read_text()))
         except (ValueError, TypeError):  # no answer, or only half of one
@@ -169,8 +169,8 @@ class Pending:
 
     def _died(self, noise: str) -> CompileResult:
         code = self._child.returncode
-        if code == -signal.SIGXCPU or code == -signal.SIGKILL:
-            return self._stopped("timeout", f"The compiler was stopped after {CPU_SECONDS} s of CPU time.")
+        if -code in (signal.SIGXCPU, signal.SIGALRM, signal.SIGKILL):
+            return self._stopped("timeout", f"The compiler was stopped: over {CPU_SECONDS} s, or out of memory.")
         if code >= 0:  # Python itself failed before it could answer
             return self._stopped("unavailable", f"The compiler could not be started: {_last(noise)}")
         result = self._stopped("crashed", f"The compiler crashed ({signal.Signals(-code).name}): {_said(noise)}")

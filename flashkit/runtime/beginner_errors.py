@@ -289,6 +289,11 @@ def not_a_power_of_two(e: Evidence, match: re.Match) -> str | None:
     return f"{what} a power of two of elements only: round the size up with `triton.next_power_of_2` and mask the rest."
 
 
+@rule(r"numel \((\d+)\) exceeds triton maximum tensor numel \((\d+)\)")
+def too_large_a_tile(e: Evidence, match: re.Match) -> str:
+    return f"This tile has {match[1]} elements, and Triton allows {match[2]}: loop over smaller tiles."
+
+
 @rule(r"Both operands must be same dtype. Got (\w+) and (\w+)|must have (?:the )?same (?:data ?type|dtype)")
 def dot_types(e: Evidence, match: re.Match) -> str:
     got = f"{match[1]} and {match[2]}" if match[1] else "two different types"
@@ -495,5 +500,8 @@ def _last_line(message: str) -> str:
 
 def fallback(e: Evidence) -> str:
     """For an error no rule knows: its type and the last line of its message."""
+    quoted = re.fullmatch(r"(\w+)\((['\"])(.*)\2\)", e.message, re.DOTALL)
+    if e.error == "CompilationError" and quoted:  # Triton's compiler wraps the original error
+        return fallback(Evidence(quoted[1], quoted[3]))
     last = _last_line(e.message)
     return f"{e.error}: {last}" if last else f"{e.error}."

@@ -65,10 +65,9 @@ def explain_compile(result: CompileResult) -> Explanation:
     evidence = Evidence(result.error, result.message, line, _function_around(result.source, line))
     said = say(evidence)
     if said is None and result.kind == "crashed":
-        said = Said(
-            f"Triton's compiler itself fails on `{result.kernel}` for sm_{result.arch}, which no rule of the language "
-            "explains: leave out `warp_specialize` and other options, then simplify until it compiles."
-        )
+        special = "warp_specialize" in (result.source.text if result.source else "")
+        first = "leave out `warp_specialize`" if special else "simplify it step by step until it compiles"
+        said = Said(f"Triton's compiler itself fails on `{result.kernel}` for sm_{result.arch}: {first}.")
     return _explanation(said or Said(fallback(evidence)), line, result.traceback)
 
 

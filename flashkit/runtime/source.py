@@ -140,6 +140,8 @@ class _Collector:
         """Adds a function or class and what it uses; returns its name in the module."""
         target = value if inspect.isclass(value) else plain_function(value)
         name = target.__name__
+        if name == "<lambda>":
+            raise SourceError("A lambda outside a function cannot be collected: write it with `def`.")
         if self._claim(name, target):
             pairs = _own_lines(target, self.only_jit)
             text = "\n".join(line for line, _ in pairs)
@@ -249,7 +251,7 @@ def _own_lines(target: Any, only_jit: bool) -> list[tuple[str, Line]]:
         message = f"The source of `{target.__name__}` cannot be read: write it in a notebook cell or in a file."
         raise SourceError(message) from error
     where = display_name(filename)
-    texts = textwrap.dedent("".join(lines)).splitlines()
+    texts = textwrap.dedent("".join(lines)).split("\n")[: len(lines)]  # splitlines would split at form feeds too
     pairs = [
         (text, Line(where, first + i, raw.rstrip("\n"))) for i, (text, raw) in enumerate(zip(texts, lines, strict=True))
     ]

@@ -14,6 +14,7 @@ from flashkit.instruments import compile_gate
 from flashkit.instruments.compile_gate import distinct, start
 from flashkit.instruments.hooks import describe_launch
 from flashkit.instruments.meter import Meter
+from flashkit.runtime.explain import explain_compile
 
 LOG2E = tl.constexpr(1.4426950408889634)
 
@@ -81,14 +82,14 @@ def forward_launch(dtype, n=128, block=64, d=64, **options):
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
 def test_an_attention_forward_with_helper_and_constexpr_global_compiles(dtype):
-    result = start(forward_launch(dtype, num_warps=4, num_stages=2)).result()
+    result = start(forward_launch(dtype, num_warps=4, num_stages=2)).result(120)
     assert result.ok, result.message
     assert 0 < result.registers <= 255 and result.shared > 0 and result.spills is not None
 
 
 def test_bf16_which_the_interpreter_cannot_judge_compiles():
     x, y = torch.zeros(64, dtype=torch.bfloat16), torch.zeros(64)
-    assert start(launches(move, x, y)[0]).result().ok
+    assert start(launches(move, x, y)[0]).result(120).ok
 
 
 @triton.jit
@@ -99,14 +100,14 @@ def move(x, y):
 
 def test_host_and_device_descriptors_compile():
     x, y = torch.zeros(64, 64, dtype=torch.float16), torch.zeros(64, 64, dtype=torch.float16)
-    result = start(launches(copy_described, TensorDescriptor.from_tensor(x, [32, 64]), y, 32)[0]).result()
+    result = start(launches(copy_described, TensorDescriptor.from_tensor(x, [32, 64]), y, 32)[0]).result(120)
     assert result.ok, result.message
 
 
 def test_constexprs_of_every_kind_compile():
     x, y = torch.zeros(1), torch.zeros(1)
     found = launches(scale_kernel, x, y, 1, 2.5, None, KIND="double", ACTIVATION=twice, TYPE=tl.float32)
-    result = start(found[0]).result()
+    result = start(found[0]).result(120)
     assert result.ok, result.message
 
 
@@ -125,19 +126,38 @@ def test_a_kernel_in_a_closure_and_under_autotune_compiles():
     assert result.ok, result.message
 
 
+@triton.jit
+def specialised(q, o, n, block: tl.constexpr):
+    rows = tl.arange(0, block)
+    tile = tl.load(q + rows[:, None] * block + rows[None, :])
+    acc = tl.zeros((block, block), tl.float32)
+    for start_k in tl.range(0, n, block, warp_specialize=True):
+        k_j = tl.load(q + (start_k + rows)[:, None] * block + rows[None, :])
+        acc = tl.dot(tl.dot(tile, tl.trans(k_j)).to(k_j.dtype), k_j, acc)
+    tl.store(o + rows[:, None] * block + rows[None, :], acc)
+
+
+def test_a_kernel_that_breaks_the_compiler_itself_is_a_crash_with_its_words():
+    q, o = torch.zeros(128, 128, dtype=torch.float16), torch.zeros(128, 128)
+    result = start(describe_launch(specialised, (q, o, 128, 128), {"num_warps": 4})).result()
+    assert result.kind == "crashed"
+    assert "leave out `warp_specialize`" in explain_compile(result).sentence
+    assert "producer commit" in result.traceback or "Assertion" in result.traceback
+
+
 @pytest.mark.alone
 def test_the_answer_comes_within_seconds_and_start_does_not_wait():
     launch = forward_launch(torch.float16)
     began = time.perf_counter()
     pending = start(launch)
     assert time.perf_counter() - began < 0.5
-    assert pending.result().ok
+    assert pending.result(120).ok
     assert time.perf_counter() - began < 5
 
 
 def test_shared_memory_beyond_the_architecture_is_refused():
     launch = forward_launch(torch.float16, n=256, block=128, d=128, num_warps=8, num_stages=3)
-    assert start(launch, arch=90).result().ok
+    assert start(launch, arch=90).result(120).ok
     result = start(launch, arch=86).result()
     assert (result.kind, result.error) == ("refused", "OutOfResources")
 
@@ -158,7 +178,7 @@ def test_distinct_keeps_one_launch_for_each_signature():
 def test_a_kernel_whose_source_cannot_be_read_is_not_judged():
     scope = {"triton": triton, "tl": tl}
     exec("@triton.jit\ndef lost(x, y):\n    tl.store(y, tl.load(x))\n", scope)
-    result = start(launches(scope["lost"], torch.zeros(1), torch.zeros(1))[0]).result()
+    result = start(launches(scope["lost"], torch.zeros(1), torch.zeros(1))[0]).result(120)
     assert result.kind == "unavailable" and "`lost`" in result.message
 
 
@@ -220,7 +240,7 @@ def test_a_child_that_answers_nonsense_is_not_held_against_the_student(child):
 
 def test_a_megabyte_on_stderr_does_not_block(child):
     answer = json.dumps({"ok": True, "shared": 0, "seconds": 0.1})
-    assert child(f"import sys\nsys.stderr.write('x' * 10**6)\nprint('''{answer}''')").result().ok
+    assert child(f"import sys\nsys.stderr.write('x' * 10**6)\nprint('''{answer}''')").result(120).ok
 
 
 def test_a_cancelled_compilation_is_not_judged(child):
@@ -236,4 +256,4 @@ def prints(x, y):
 
 
 def test_what_a_kernel_prints_at_compile_time_does_not_disturb_the_answer():
-    assert start(launches(prints, torch.zeros(1), torch.zeros(1))[0]).result().ok
+    assert start(launches(prints, torch.zeros(1), torch.zeros(1))[0]).result(120).ok

@@ -31,7 +31,7 @@ def raised_by(function):
 
 @pytest.fixture(scope="module")
 def compiled():
-    """All beginner kernels, compiled two at a time while the tests run."""
+    """All beginner kernels, each in its own child, compiling while the first tests run."""
     return {b.kernel.__name__: start(launch(b.kernel, *b.arguments())[0]) for b in BEGINNERS}
 
 
@@ -45,7 +45,7 @@ def assert_blames(told, beginner):
 
 @pytest.mark.parametrize("beginner", BEGINNERS, ids=lambda b: b.kernel.__name__)
 def test_the_compiler_refuses_it_and_the_sentence_names_mistake_and_line(beginner, compiled):
-    result = compiled[beginner.kernel.__name__].result()
+    result = compiled[beginner.kernel.__name__].result(120)
     assert result.kind == "refused"
     assert_blames(explain_compile(result), beginner)
 

@@ -19,6 +19,7 @@ PLAIN = 2.5
 TABLE = {"a": (1, float("inf")), "b": [None, True]}
 KIND = tl.float16
 UNUSED = object()
+GRID = lambda meta: (1,)  # noqa: E731
 TENSOR = torch.zeros(2)
 
 
@@ -156,6 +157,14 @@ def test_a_function_without_source_is_refused_in_one_sentence():
     exec("def lost(): pass", scope)
     with pytest.raises(SourceError, match="The source of `lost` cannot be read"):
         collect(scope["lost"])
+
+
+def test_a_global_lambda_is_refused_in_one_sentence():
+    def uses():
+        return GRID
+
+    with pytest.raises(SourceError, match="write it with `def`"):
+        collect(uses)
 
 
 def test_a_notebook_cell_is_known_by_its_number():
