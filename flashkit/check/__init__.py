@@ -42,16 +42,19 @@ def check(id: str, function: Callable, cases: Sequence[Case] | None = None, show
 
 
 def observe(exercise: Exercise, function: Callable, cases: Sequence[Case], show: bool = False, compile: bool = True):
-    """Run the cases until one leaves no hope; returns the observations and the compilations that run meanwhile."""
+    """Run the cases until one leaves no hope; returns the observations and the compilations that run meanwhile.
+
+    Half precision comes first: its kernel compiles in a third of the time of fp32's, and is what a GPU would run.
+    """
     observations, pending = [], []
-    for case in cases:
+    for case in sorted(cases, key=lambda case: case.dtype != "fp16"):
         outcome = run(function, exercise.call(case), show=show)
         observations.append(Observation(case, judge(exercise, case), outcome))
         if compile and not pending and outcome.launches:
             pending = [compile_gate.start(launch) for launch in compile_gate.distinct(outcome.launches)]
         if _hopeless(outcome):
             break
-    return observations, pending
+    return sorted(observations, key=lambda o: cases.index(o.case)), pending
 
 
 def conclude(exercise: Exercise, observations, pending, again: Callable[..., Outcome], public: bool = True) -> Report:

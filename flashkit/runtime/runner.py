@@ -18,6 +18,7 @@ from flashkit.runtime.capture import capture
 from flashkit.runtime.deadline import DeadlineExceeded, deadline
 from flashkit.runtime.explain import Explanation, explain
 from flashkit.runtime.placement import TORCH_DTYPES, place
+from flashkit.runtime.source import is_installed
 
 
 def run(function: Callable, call: Call, undefined: float | None = math.nan, show: bool = True) -> Outcome:
@@ -96,7 +97,7 @@ def _student_frame(error: BaseException) -> tuple[str, int, str]:
     """The innermost frame of the original error that is neither flashkit's nor an installed package's."""
     first = _cause(error, DeadlineExceeded)
     frames = traceback.extract_tb(first.__traceback__)
-    own = [f for f in frames if "site-packages" not in f.filename and "flashkit" not in f.filename]
+    own = [f for f in frames if not is_installed(f.filename)]
     return (own[-1].name, own[-1].lineno or 0, own[-1].line or "") if own else ("", 0, "")
 
 
