@@ -70,7 +70,7 @@ def stamp(path: Path, points: Callable[[str], float]) -> None:
 
 
 def points_of(exercise: str) -> float:
-    return exercises.get(exercise).points
+    return exercises.points(exercise)
 
 
 def exercise_id(grade_id: str) -> str:

@@ -36,6 +36,7 @@ class TimeReport:
     def _repr_html_(self) -> str:
         return (
             f'<div class="flashkit-report" role="group" aria-label="Result of {self.exercise.id}.gpu" '
-            'style="border-left:6px solid #555555;background:#ffffff;color:#1a1a1a;padding:.6em 1em;margin:.3em 0;font-family:sans-serif">'
+            'style="border-left:6px solid #555555;background:#ffffff;color:#1a1a1a;padding:.6em 1em;'
+            'margin:.3em 0;font-family:sans-serif">'
             f"{html.escape(str(self))}</div>"
         )

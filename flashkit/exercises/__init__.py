@@ -15,4 +15,10 @@ def get(id: str) -> Exercise:
     return EXERCISES[id]
 
 
-__all__ = ["EXERCISES", "Case", "Exercise", "Fault", "get"]
+def points(grade_id: str) -> float:
+    """The points of a grade cell: ``03.heads`` is judged anywhere, ``03.heads.gpu`` only on a GPU."""
+    exercise = get(grade_id.removesuffix(".gpu"))
+    return float(exercise.gpu_points if grade_id.endswith(".gpu") else exercise.points)
+
+
+__all__ = ["EXERCISES", "Case", "Exercise", "Fault", "get", "points"]

@@ -1,8 +1,8 @@
 """Takes an exercise's code out of a lab notebook: the one extractor for grader, mutants, tests and benchmarks.
 
-A lab names its cells by nbgrader's grade id: ``imports`` for the imports that every kernel needs,
-``kernel-03.tile`` for the cell that the student fills, ``03.tile`` for the cell that grades it. Only the standard
-library is used, so that a GPU machine without Jupyter can load a solution.
+A lab names its cells by nbgrader's grade id, which may hold no dot: ``imports`` for the imports that every kernel
+needs, ``kernel-03-tile`` for the cell that the student fills, ``03-tile`` for the cell that grades it. Only the
+standard library is used, so that a GPU machine without Jupyter can load a solution.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 IMPORTS = "imports"
-KERNEL = "kernel-"  # followed by the exercise's id
+KERNEL = "kernel-"  # followed by the grade id of the exercise
 MARKER = re.compile(r"^[ \t]*### (BEGIN|END) SOLUTION[ \t]*\n?", re.MULTILINE)
 
 _modules: list[str] = []
@@ -34,7 +34,7 @@ def solution_source(path: str | Path, exercise_id: str) -> str:
     """
     cells = graded_cells(path)
     parts = []
-    for grade_id in (IMPORTS, KERNEL + exercise_id):
+    for grade_id in (IMPORTS, KERNEL + exercise_id.replace(".", "-")):
         if grade_id not in cells:
             raise CellError(f"{path} has no cell with the grade id {grade_id!r}; there are {', '.join(cells)}.")
         parts.append(MARKER.sub("", cells[grade_id]).strip("\n"))

@@ -46,7 +46,7 @@ def test_the_first_of_two_cells_with_one_id_counts(tmp_path):
 
 
 def test_a_missing_cell_and_a_file_that_is_no_notebook_are_told(tmp_path):
-    with pytest.raises(CellError, match="no cell with the grade id 'kernel-03.tile'; there are imports"):
+    with pytest.raises(CellError, match="no cell with the grade id 'kernel-03-tile'; there are imports"):
         solution_source(notebook(tmp_path, ("imports", "")), "03.tile")
     for text in ("", "[]", "{}", '{"cells": [{}]}', '{"cells": [{"cell_type": "code", "metadata": null}]}'):
         (tmp_path / "bad.ipynb").write_text(text)
