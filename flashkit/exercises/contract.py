@@ -27,6 +27,9 @@ class Case:
     seed: int = 0
     identity: bool = False  # V is the identity, so that the output is P itself
 
+    def __hash__(self) -> int:  # sizes and options are dicts, which have none of their own
+        return hash((self.describe(), self.seed, self.identity))
+
     def describe(self) -> str:
         """The case in one line: what feedback and failing checks print."""
         parts = [f"{k}={v}" for k, v in {**self.sizes, **self.options}.items()]

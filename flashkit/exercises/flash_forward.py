@@ -376,6 +376,7 @@ HEADS = exercise(
             dtype="fp16",
             layout="padded",
         ),
+        attention_case("half precision, weights that round alike", 19, 75, 16, 32, values="alike", dtype="fp16"),
         attention_case("strides beyond 32 bits", 9, 17, 16, 16, B=3, layout="huge"),
     ),
     faults=bank(),

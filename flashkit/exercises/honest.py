@@ -1,7 +1,8 @@
 """Honest runs in the kernel's own precision: their distance from float64 sets the tolerance of a check.
 
 The rule is the official FlashAttention tests': an output passes when its error is at most twice the error of
-plain attention computed in the same precision. Two honest runs are taken, PyTorch's order and a fused kernel's.
+plain attention computed in the same precision. The honest runs are PyTorch's order, a fused kernel's, and in half
+precision one that scales Q first.
 """
 
 from __future__ import annotations
@@ -33,8 +34,18 @@ EXP2_STEPS = replace(
 def honest_forward(q, k, v, options, dtype: str, arithmetic: Arithmetic) -> list[dict[str, np.ndarray]]:
     """Outputs ``o`` and ``lse`` of plain PyTorch attention in ``dtype`` and of a tiled run with exp2 folded in."""
     o, lse = multi_head(q, k, v, lambda p: tiled(p, EXP2_STEPS), arithmetic=arithmetic, **options)
-    fused = {"o": _rounded(o, dtype), "lse": lse}
-    return [_plain(q, k, v, options, DTYPES[dtype]), fused]
+    runs = [_plain(q, k, v, options, DTYPES[dtype]), {"o": _rounded(o, dtype), "lse": lse}]
+    if dtype != "fp32":
+        runs.append(_prescaled(q, k, v, options, dtype, arithmetic))
+    return runs
+
+
+def _prescaled(q, k, v, options, dtype: str, arithmetic: Arithmetic) -> dict[str, np.ndarray]:
+    """Q times scale and log2(e) is rounded to ``dtype`` before the product, as early FlashAttention kernels did."""
+    q = _rounded(q * (options["scale"] * LOG2E), dtype)
+    unscaled = {**options, "scale": 1 / LOG2E}
+    o, lse = multi_head(q, k, v, lambda p: tiled(p, EXP2_STEPS), arithmetic=arithmetic, **unscaled)
+    return {"o": _rounded(o, dtype), "lse": lse}
 
 
 def _plain(q, k, v, options, dtype) -> dict[str, np.ndarray]:

@@ -7,6 +7,7 @@ that a score is trend + noise. Values are rounded to the kernel's dtype here, so
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 
@@ -58,6 +59,16 @@ def _trap(rng, q, k):
     k[..., 0] = -(2.0**17)
 
 
+def _alike(rng, q, k):
+    """All keys but the first weigh 0.5222, which fp16 rounds up by 4.6e-4: sums of rounded weights are off by that.
+
+    Q's one coordinate is such that rounding it after scaling, with or without log2(e), costs nothing (d=16).
+    """
+    q[...] = k[...] = 0.0
+    q[..., 0] = 8.9296875
+    k[..., 1:, 0] = -0.291015625
+
+
 KINDS: dict[str, Callable] = {
     "normal": _normal,
     "large": _large,
@@ -66,9 +77,11 @@ KINDS: dict[str, Callable] = {
     "falling": _falling,
     "peak": _peak,
     "trap": _trap,
+    "alike": _alike,
 }
 
 
+@lru_cache(maxsize=256)  # naming a mistake asks for the same case's values many times
 def attention_inputs(case: Case) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Q ``(B, H_q, N_q, d)``, K ``(B, H_kv, N_k, d)``, V ``(B, H_kv, N_k, d_v)`` as float64 of dtype's values."""
     sizes, rng = case.sizes, np.random.default_rng(case.seed)

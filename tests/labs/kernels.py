@@ -1,0 +1,40 @@
+"""The kernels of the proof by name: solutions, whole variants, and patched copies of either, loaded from real files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+
+from flashkit import exercises
+from flashkit.grading import cells
+
+ROOT = Path(__file__).parents[2]
+VARIANTS = Path(__file__).parent / "variants"
+NOTEBOOKS = {"00": "00_start_here", "03": "03_flash_forward"}
+
+Patch = tuple[tuple[str, str], ...]
+
+
+def base_source(exercise_id: str, base: str) -> str:
+    """Source of ``solution``, the exercise's own, or of a variant such as ``heads_exp2``."""
+    if base == "solution":
+        lab = NOTEBOOKS[exercise_id[:2]]
+        return cells.solution_source(ROOT / "solutions" / lab / f"{lab}.ipynb", exercise_id)
+    return (VARIANTS / f"{base}.py").read_text()
+
+
+def patched(text: str, patch: Sequence[tuple[str, str]]) -> str:
+    """``text`` with each (old, new) replaced; ValueError unless old occurs exactly once and new differs."""
+    for old, new in patch:
+        if text.count(old) != 1 or old == new:
+            raise ValueError(f"{old!r} occurs {text.count(old)} times, not once, or is replaced by itself")
+        text = text.replace(old, new)
+    return text
+
+
+@cache
+def load(exercise_id: str, base: str, patch: Patch = ()) -> Callable:
+    """The function of an exercise from a base kernel and a patch."""
+    name = exercises.get(exercise_id).signature.split("(")[0]
+    return cells.load(patched(base_source(exercise_id, base), patch), name)
