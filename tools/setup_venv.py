@@ -20,6 +20,7 @@ VENV = os.path.join(ROOT, ".venv")
 VENV_PYTHON = os.path.join(VENV, "bin", "python")
 STAMP = os.path.join(VENV, "flashkit-stamp.json")  # written last: its presence means a whole install
 UNFINISHED = os.path.join(VENV, "flashkit-unfinished")  # there while an install of ours runs, or after it was cut off
+LOG = os.path.join(VENV, "flashkit-install.log")
 PINS = os.path.join(ROOT, "constraints.txt")
 EXTRAS = "notebooks,grading,tests"
 OLDEST, NEWEST = (3, 11), (3, 13)
@@ -249,8 +250,15 @@ def pip(*arguments, disk):
             print(f"setup: downloading {os.path.basename(big.group(1))}, {big.group(2)}", flush=True)
     if process.wait():
         output = "".join(lines)
-        trouble = explain_pip(output) or "pip failed: " + output.strip()[-1500:].replace("{", "{{").replace("}", "}}")
-        raise SetupError(trouble.format(disk=disk, root=ROOT))
+        raise SetupError((explain_pip(output) or unknown_trouble(output)).format(disk=disk, root=ROOT))
+
+
+def unknown_trouble(output):
+    """pip's own last word, with all of its output in a file."""
+    with open(LOG, "w") as file:
+        file.write(output)
+    errors = [line for line in output.splitlines() if line.lower().startswith("error")] or ["it ended early."]
+    return f"pip failed: {errors[0]} (all it said: {LOG})".replace("{", "{{").replace("}", "}}")
 
 
 def explain_pip(output):

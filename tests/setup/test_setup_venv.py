@@ -176,6 +176,13 @@ def test_what_pip_prints_becomes_a_sentence(printed, told):
     assert sentence is None if told is None else told in sentence
 
 
+def test_an_unknown_trouble_is_pips_own_line_and_a_log(monkeypatch, tmp_path):
+    monkeypatch.setattr(setup_venv, "LOG", str(tmp_path / "log"))
+    said = setup_venv.unknown_trouble("Collecting x\nERROR: something {new}\nnote\n").format(disk=3, root="/")
+    assert said == f"pip failed: ERROR: something {{new}} (all it said: {tmp_path / 'log'})"
+    assert "Collecting x" in (tmp_path / "log").read_text()
+
+
 def test_a_venv_that_was_not_made_here_is_never_removed(course):
     (course / ".venv").mkdir()
     (course / ".venv" / "mine.txt").write_text("keep")
