@@ -5,4 +5,6 @@ from flashkit.figures.loop_orders import loop_orders
 from flashkit.figures.row_state import row_state
 from flashkit.figures.tile_walk import tile_walk
 
-__all__ = ["example", "loop_orders", "row_state", "tile_walk"]
+PICTURES = {picture.__name__: picture for picture in (tile_walk, loop_orders, row_state)}
+
+__all__ = ["PICTURES", "example", *PICTURES]

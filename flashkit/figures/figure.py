@@ -1,12 +1,15 @@
-"""A figure: a scene that shows itself in a notebook."""
+"""A figure: one scene, or one for each choice of its controls, that shows itself in a notebook or as a page."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import importlib.util
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from flashkit.figures.poster import png
 from flashkit.figures.scene import Scene
+from flashkit.figures.wire import Control, package
 
 
 @dataclass(frozen=True)
@@ -17,27 +20,50 @@ class Still:
     alt: str
 
     def _repr_mimebundle_(self, include=None, exclude=None):
-        return {"image/png": self.png, "text/plain": self.alt}
+        return {"image/png": self.png, "text/plain": self.alt}, {"image/png": {"alt": self.alt}}
 
 
 @dataclass
 class Figure:
-    """An animation. ``scene`` is its data, ``alt`` says in one sentence what it shows."""
+    """An animation. ``scene`` is what is shown first; with controls, ``variants`` has a scene for each choice."""
 
     scene: Scene
+    controls: tuple[Control, ...] = ()
+    variants: Mapping[tuple[int, ...], Scene] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, variants: Mapping[tuple[int, ...], Scene], *controls: Control) -> Figure:
+        """A figure with controls; a key of ``variants`` holds the number of each control's option."""
+        return cls(variants[tuple(control.chosen for control in controls)], controls, variants)
 
     @property
     def alt(self) -> str:
+        """One sentence that says what the figure shows."""
         return self.scene.alt
 
     def still(self, frame: int = 0) -> Still:
         """Frame ``frame`` (negative counts from the end) as a picture. Raises IndexError when there is none."""
         return Still(png(self.scene, frame), self.scene.frames[frame].caption)
 
+    def data(self, autoplay: bool = False) -> dict:
+        """What player.js draws."""
+        return package(self.variants or {(): self.scene}, self.controls, autoplay)
+
     @cached_property
     def poster(self) -> bytes:
         """The first frame as PNG."""
         return png(self.scene)
 
+    @cached_property
+    def player(self):
+        """The widget, or None where anywidget is not installed."""
+        if importlib.util.find_spec("anywidget") is None:
+            return None
+        from flashkit.figures.player import Player
+
+        return Player(data=self.data())
+
     def _repr_mimebundle_(self, include=None, exclude=None):
-        return {"image/png": self.poster, "text/plain": self.alt}
+        bundle = {} if self.player is None else dict(self.player._repr_mimebundle_()[0])
+        bundle |= {"image/png": self.poster, "text/plain": self.alt}
+        return bundle, {"image/png": {"alt": self.alt}}

@@ -36,14 +36,15 @@ PALE = 0.25  # strength of a fill that is not in use now; text on it takes the t
 
 @dataclass(frozen=True)
 class Theme:
-    """Paper and ink of a theme; both are opaque, so that no page shows through."""
+    """Paper, ink and focus ring of a theme, all opaque, so that no page shows through."""
 
     paper: str
     ink: str
+    focus: str
 
 
-LIGHT = Theme("#ffffff", "#1a1a1a")
-DARK = Theme("#111111", "#eeeeee")
+LIGHT = Theme("#ffffff", "#1a1a1a", "#0072B2")
+DARK = Theme("#111111", "#eeeeee", "#56B4E9")
 
 
 def contrast(a: str, b: str) -> float:

@@ -114,11 +114,12 @@ class _Rows:
         if name == "keys":
             return [f"k{k}" if k < self._keys else "–" for k in event.keys]
         if name in ("S", "P"):
-            return [number(v) for v in getattr(event, name)[row]]
+            digits = 2 if self.width / len(event.keys) >= 60 else 1
+            return [number(v, digits) for v in getattr(event, name)[row]]
         if name == "alpha":
             return [number(alpha_of(event, self.events[:at], self.row))]
         value = getattr(event, name)[row]
-        return [number(v) for v in np.atleast_1d(value)[:4]]
+        return [number(v) for v in np.atleast_1d(value)[:2]]
 
     @property
     def _keys(self) -> int:

@@ -6,8 +6,7 @@ Units are 1/120 inch, x to the right and y down, so that a poster at 120 dpi has
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 
 from flashkit.figures.palette import COLOURS, HATCHES
 
@@ -93,22 +92,6 @@ class Scene:
         self.frames.append(Frame(caption, tick))
         return self.frames[-1]
 
-    def data(self) -> Mapping:
-        """The scene as JSON: each different shape once, each frame the list of its shapes' numbers."""
-        number: dict[Shape, int] = {}
-        frames = []
-        for frame in self.frames:
-            shown = [number.setdefault(shape, len(number)) for shape in frame.shapes.values()]
-            frames.append({"caption": frame.caption, "tick": frame.tick, "show": shown})
-        return {
-            "title": self.title,
-            "alt": self.alt,
-            "width": self.width,
-            "height": self.height,
-            "shapes": [_compact(shape) for shape in number],
-            "frames": frames,
-        }
-
 
 def number(value: float, digits: int = 2) -> str:
     """A number as pictures write it: a real minus sign, and the sign of infinity."""
@@ -117,10 +100,3 @@ def number(value: float, digits: int = 2) -> str:
         return "NaN"
     text = "∞" if math.isinf(value) else f"{abs(value):.{digits}f}"
     return ("−" if value < 0 and text.strip("0.") else "") + text
-
-
-_DEFAULTS = {f.name: f.default for f in fields(Shape)}
-
-
-def _compact(shape: Shape) -> dict:
-    return {key: value for key, value in asdict(shape).items() if value != _DEFAULTS[key]}

@@ -259,4 +259,5 @@ class _Picture:
 
 
 def _vector(values: np.ndarray) -> str:
-    return "  ".join(number(v) for v in values[:2]) + (" …" if len(values) > 2 else "")
+    """Two numbers, or the first of more."""
+    return "  ".join(number(v) for v in values) if len(values) <= 2 else f"{number(values[0])} …"
