@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import sys
 
+import torch
+import triton
+
 from flashkit.grading.cells import load
 from tests.gpu.judge import LARGE, SHAPES, judge
 
@@ -12,6 +15,7 @@ from tests.gpu.judge import LARGE, SHAPES, judge
 def main(path: str, function: str, which: str) -> None:
     with open(path) as file:
         kernel = load(file.read(), function)
+    triton.set_allocator(lambda size, alignment, stream: torch.empty(size, dtype=torch.int8, device="cuda"))
     rows = []
     for shape in SHAPES:
         if which == "small" and shape in LARGE:
