@@ -2,42 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from flashkit.figures.example import example
 from flashkit.figures.figure import Figure
+from flashkit.figures.ledger import Moved
 from flashkit.figures.palette import PALE
 from flashkit.figures.scene import Frame, Scene
 from reference.forward import Problem, Trace, tiled, tiled_fa1
 
+STATISTIC = 4  # bytes of one m, l or lse: kept in fp32
 WIDTH, TILES_TOP, TILES_HIGH = 960, 92, 168
 PANEL = 470
-STATISTIC = 4  # bytes of one m, l or lse: kept in fp32
 TENSORS = {"FA1": ("Q", "K", "V", "O", "l, m"), "FA2": ("Q", "K", "V", "O", "lse")}
-
-
-@dataclass
-class Moved:
-    """Bytes between HBM and chip so far, per tensor, and what is moving now ("load Q", "store O")."""
-
-    loaded: dict[str, int] = field(default_factory=dict)
-    stored: dict[str, int] = field(default_factory=dict)
-    now: set[str] = field(default_factory=set)
-
-    def load(self, tensor: str, nbytes: int) -> None:
-        self.loaded[tensor] = self.loaded.get(tensor, 0) + nbytes
-        self.now.add(f"load {tensor}")
-
-    def store(self, tensor: str, nbytes: int) -> None:
-        self.stored[tensor] = self.stored.get(tensor, 0) + nbytes
-        self.now.add(f"store {tensor}")
-
-    def copy(self) -> Moved:
-        return Moved(dict(self.loaded), dict(self.stored), set(self.now))
-
-    @property
-    def total(self) -> int:
-        return sum(self.loaded.values()) + sum(self.stored.values())
 
 
 @dataclass
@@ -75,15 +52,12 @@ def loop_orders(problem: Problem | None = None, itemsize: int = 2) -> Figure:
 
 
 def fa1_steps(p: Problem, itemsize: int) -> list[Step]:
-    """The visits of Algorithm 1 of FlashAttention, key tiles outside, after a step 0 that initialises O, l, m."""
-    N_q, d_v = len(p.Q), p.V.shape[1]
-    moved = Moved()
-    moved.store("O", N_q * d_v * itemsize)
-    moved.store("l, m", N_q * 2 * STATISTIC)
-    steps = [Step(-1, -1, moved, "writes zeros to O and l and −∞ to m.")]
+    """The visits of Algorithm 1 of FlashAttention, key tiles outside, after a step 0 that moves nothing."""
+    d_v, moved = p.V.shape[1], Moved()
+    steps = [Step(-1, -1, moved, "O, l and m start as 0, 0 and −∞ in HBM (not counted).")]
     held = None
     for i, j in _order(p, tiled_fa1):
-        moved, rows, keys = _next(moved), len(p.rows(i)), _keys(p, j)
+        moved, rows, keys = moved.next(), len(p.rows(i)), _keys(p, j)
         arrived = held != j
         if arrived:
             moved.load("K", keys * p.K.shape[1] * itemsize)
@@ -105,7 +79,7 @@ def fa2_steps(p: Problem, itemsize: int) -> list[Step]:
     steps = [Step(-1, -1, moved, "needs no start values in HBM.")]
     order = _order(p, tiled)
     for at, (i, j) in enumerate(order):
-        moved, rows, keys = _next(moved), len(p.rows(i)), _keys(p, j)
+        moved, rows, keys = moved.next(), len(p.rows(i)), _keys(p, j)
         arrived = at == 0 or order[at - 1][0] != i
         if arrived:
             moved.load("Q", rows * p.Q.shape[1] * itemsize)
@@ -124,12 +98,6 @@ def _order(p: Problem, run) -> list[tuple[int, int]]:
     trace = Trace()
     run(p, trace=trace)
     return [(e.i, e.j) for e in trace.events]
-
-
-def _next(moved: Moved) -> Moved:
-    after = moved.copy()
-    after.now.clear()
-    return after
 
 
 def _keys(p: Problem, j: int) -> int:

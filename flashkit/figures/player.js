@@ -37,7 +37,7 @@ svg.picture text { font-family: inherit; font-variant-numeric: tabular-nums; fil
 .tween svg.picture rect { transition: width 0.35s ease, height 0.35s ease, fill 0.35s ease; }
 .caption { margin: 6px 0; min-height: 2.8em; font-size: 17px; }
 .bar { display: flex; flex-wrap: wrap; gap: 6px; align-items: center; }
-.line { flex: 1 1 260px; }
+.line { flex: 1 1 260px; padding: 0 10px; }
 button, select { font: inherit; color: var(--ink); background: var(--raised); border: 1px solid var(--edge); border-radius: 5px;
   min-height: 36px; min-width: 36px; padding: 4px 8px; cursor: pointer; }
 button svg { width: 18px; height: 18px; display: block; margin: auto; fill: currentColor; }
@@ -366,7 +366,7 @@ class Player {
     const labels = this.frames.flatMap(({ tick }, at) => {
       const place = (100 * at) / last;
       if (!tick || place < free) return [];
-      free = place + 1.6 * tick.length + 1.5;
+      free = place + 2.1 * tick.length + 1.5;
       return [element("span", { style: `left: ${place}%` }, [tick])];
     });
     this.ticks.replaceChildren(...labels);

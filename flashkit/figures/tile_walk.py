@@ -260,4 +260,4 @@ class _Picture:
 
 def _vector(values: np.ndarray) -> str:
     """Two numbers, or the first of more."""
-    return "  ".join(number(v) for v in values) if len(values) <= 2 else f"{number(values[0])} …"
+    return ", ".join(number(v) for v in values) if len(values) <= 2 else f"{number(values[0])} …"
