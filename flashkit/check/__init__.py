@@ -10,6 +10,7 @@ import difflib
 from collections.abc import Callable, Sequence
 
 from flashkit import exercises
+from flashkit.check import cuda
 from flashkit.check.compare import judge
 from flashkit.check.diagnose import Diagnosis, Observation, diagnose, where
 from flashkit.check.report import Report
@@ -33,7 +34,10 @@ def check(id: str, function: Callable, cases: Sequence[Case] | None = None, show
     exercise = find(id)
     if not callable(function):
         raise TypeError(f"check({id!r}, ...) wants your function, but got {type(function).__name__}: {function!r:.60}")
-    observations, pending = observe(exercise, function, cases or exercise.cases, show)
+    if exercise.cuda is not None:
+        observations, pending, _ = cuda.observe(exercise, function, cases or exercise.cases, show)
+    else:
+        observations, pending = observe(exercise, function, cases or exercise.cases, show)
 
     def again(case: Case, **options) -> Outcome:
         return run(function, exercise.call(case), show=False, **options)
@@ -69,14 +73,14 @@ def conclude(exercise: Exercise, observations, pending, again: Callable[..., Out
     broken = next((c for c in compiled if c.kind in ("refused", "crashed")), None)
     rows = bytes_requested(exercise, observations)
     parts = {
-        "right": not wrong,
+        "right": not wrong if observations else None,
         "bytes": all(row.within for row in rows),
-        "compiles": _compiles(exercise, compiled),
+        "compiles": _compiles(compiled),
     }
     return Report(
         exercise=exercise,
         observations=observations,
-        verdict=_verdict(wrong, problem, broken),
+        verdict=_verdict(wrong, problem, broken) if observations or broken else "not judged",
         problem=problem,
         diagnosis=diagnosis,
         place=place,
@@ -84,14 +88,28 @@ def conclude(exercise: Exercise, observations, pending, again: Callable[..., Out
         compiled=compiled,
         compile_problem=from_explanation("will not compile", explain_compile(broken)) if broken else None,
         parts=parts,
-        points=points(exercise.points, parts),
+        points=points(exercise.points, parts, exercise.shares),
         public=public,
     )
 
 
 def check_time(id: str, function: Callable) -> TimeReport:
-    """What can be said of the grade cell ``<id>.gpu``: so far that it is pending, and why."""
-    return TimeReport(find(id))
+    """What can be said of the grade cell ``<id>.gpu``: CUDA C++ is judged on a GPU, the rest is pending, and why."""
+    exercise = find(id)
+    if exercise.cuda is None:
+        return TimeReport(exercise)
+    observations, _, done = cuda.observe(exercise, function, exercise.cases, show=False)
+    if done is None:
+        return TimeReport(exercise)
+    return TimeReport(exercise, cuda.gpu_points(exercise, observations, done), _told(exercise, observations, done))
+
+
+def _told(exercise: Exercise, observations, done) -> str:
+    right = sum(o.right for o in observations)
+    if done.trouble or right < len(observations):
+        return done.trouble or f"{right} of {len(observations)} cases right"
+    size = " x ".join(map(str, exercise.cuda.timed.sizes.values()))
+    return f"right; {1e6 * done.seconds:.0f} µs for {size}, {cuda.speed(exercise, done):.0%} of copy bandwidth"
 
 
 def hint(id: str, number: int = 1) -> None:
@@ -122,10 +140,8 @@ def _may_be_named(wrong: list[Observation]) -> bool:
     return not any(o.outcome.problem and o.outcome.problem.finding is None for o in wrong)
 
 
-def _compiles(exercise: Exercise, compiled) -> bool | None:
-    """None where it could not be judged; True where the answer is no kernel."""
-    if not exercise.compiles:
-        return True
+def _compiles(compiled) -> bool | None:
+    """None where it could not be judged."""
     if not compiled or any(c.kind in ("unavailable", "timeout") for c in compiled):
         return None
     return all(c.ok for c in compiled)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from flashkit.check.diagnose import Diagnosis, Observation
-from flashkit.check.score import SHARES, Bytes
+from flashkit.check.score import Bytes
 from flashkit.exercises.contract import Exercise
 from flashkit.runtime.call import Problem
 
@@ -48,13 +48,26 @@ class Report:
 
     @property
     def pending(self) -> list[str]:
-        """What this machine could not judge: never counted as a pass."""
+        """What this machine could not judge: never counted as a pass. A plain number leaves nothing open."""
+        if "compiles" not in self.exercise.shares:
+            return []
+        if self.exercise.cuda is not None:
+            return self._cuda_pending()
         missing = ["bf16 and races that only a GPU shows", "time on a GPU"]
         return missing + (["compilation (no compiler here)"] if self.parts["compiles"] is None else [])
+
+    def _cuda_pending(self) -> list[str]:
+        missing = [] if self.parts["right"] is not None else [f"answers and time ({self.exercise.id}.gpu)"]
+        untried = self.compiled and self.parts["compiles"] is None
+        return missing + (["compilation (no CUDA compiler here)"] if untried else [])
 
     # ---- the lines, shared by text and HTML -------------------------------------------------------------
 
     def headline(self) -> str:
+        if self.exercise.cuda is not None and not self.observations:
+            return (
+                f"{SYMBOLS[self.verdict]} {self.exercise.id} {self.verdict}: {self.points:g} of {self.out_of:g} points"
+            )
         passed = sum(o.right for o in self.observations)
         cases = f"{passed} of {len(self.exercise.cases) if self.public else len(self.observations)}"
         kind = "public cases" if self.public else "cases"
@@ -64,11 +77,9 @@ class Report:
         """The mistake in one sentence, where it shows, and what to look at."""
         lines = []
         if self.verdict == "right":
-            return [
-                f"Public checks passed; {len(self.pending)} items are only judged on a GPU."
-                if self.public
-                else "All cases passed."
-            ]
+            return [_passed(self.public, len(self.pending))]
+        if self.verdict == "not judged":
+            return ["It compiles. Whether its answers are right is only judged on a GPU."]
         if self.diagnosis.faults:
             lines.append(self.diagnosis.sentence())
         if self.problem is not None:
@@ -76,7 +87,9 @@ class Report:
         elif not self.diagnosis.faults and self.verdict == "wrong":
             lines.append(self.diagnosis.sentence())
         if self.compile_problem is not None:
-            lines.append(f"It runs here, but no GPU compiler takes it: {self.compile_problem.sentence}")
+            text = self.exercise.cuda is not None
+            prefix = "The CUDA compiler does not take it" if text else "It runs here, but no GPU compiler takes it"
+            lines.append(f"{prefix}: {self.compile_problem.sentence}")
         if self.place:
             lines.append(self.place[0].upper() + self.place[1:] + ".")
         lines += [f"Look at: {fault.hint}" for fault in self.diagnosis.faults[:1] if len(self.diagnosis.faults) == 1]
@@ -91,7 +104,8 @@ class Report:
         if self.bytes and self.parts["right"]:
             over = [row for row in self.bytes if not row.within]
             told = "; ".join(f"{r.tensor} {r.requested:,} B, budget {r.budget:,} B" for r in (over or self.bytes))
-            lines.append(f"Bytes requested {'over' if over else 'within'} budget: {told}.")
+            how = "within budget" if not over else "over budget" if all(r.plausible for r in over) else "not plausible"
+            lines.append(f"Bytes requested {how}: {told}.")
         for c in self.compiled:
             if c.ok:
                 lines.append(
@@ -99,8 +113,10 @@ class Report:
                 )
             elif c.kind in ("unavailable", "timeout"):
                 lines.append(f"Compilation for sm_{c.arch} not judged: {c.message}")
-        shares = ", ".join(f"{name} {self.out_of * SHARES[name]:g}" + _mark(self.parts[name]) for name in SHARES)
-        lines.append(f"Points: {shares}. Not judged here: {', '.join(self.pending)}.")
+        each = [(name, self.out_of * share, self.parts[name]) for name, share in self.exercise.shares.items()]
+        lines.append("Points: " + ", ".join(f"{name} {worth:g}{_mark(holds)}" for name, worth, holds in each) + ".")
+        if self.pending:
+            lines[-1] += f" Not judged here: {', '.join(self.pending)}."
         return lines
 
     def failing(self) -> list[str]:
@@ -173,6 +189,14 @@ class Report:
             f"<details><summary>{html.escape(summary)}</summary>"
             f'<pre aria-label="{html.escape(summary)}" style="line-height:1;color:#1a1a1a;background:#fff">{rows}</pre></details>'
         )
+
+
+def _passed(public: bool, pending: int) -> str:
+    if not public:
+        return "All cases passed."
+    if not pending:
+        return "Public checks passed."
+    return f"Public checks passed; {pending} item{'s are' if pending > 1 else ' is'} only judged on a GPU."
 
 
 def _mark(holds: bool | None) -> str:

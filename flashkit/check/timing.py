@@ -17,6 +17,7 @@ class TimeReport:
 
     exercise: Exercise
     points: float = 0.0
+    told: str = ""  # what a GPU found; "" where it was not judged
 
     @property
     def out_of(self) -> float:
@@ -24,9 +25,11 @@ class TimeReport:
 
     @property
     def pending(self) -> list[str]:
-        return ["time on a GPU"]
+        return [] if self.told else ["time on a GPU"]
 
     def __str__(self) -> str:
+        if self.told:
+            return f"{self.exercise.id}.gpu: {self.points:g} of {self.out_of:g} points: {self.told}."
         time = capabilities()["time"]
         why = ELSEWHERE if time.judged else time.how
         return f"? {self.exercise.id}.gpu not judged here: {why}. {self.out_of:g} points are pending."

@@ -31,9 +31,12 @@ class Case:
         return hash((self.describe(), self.seed, self.identity))
 
     def describe(self) -> str:
-        """The case in one line: what feedback and failing checks print."""
-        parts = [f"{k}={v}" for k, v in {**self.sizes, **self.options}.items()]
-        return f"{self.why}: {', '.join(parts)}, {self.dtype}, {self.values} values, {self.layout} layout"
+        """The case in one line: what feedback and failing checks print. Plain numbers have no layout to tell of."""
+        named = {**self.sizes, **self.options}.items()
+        parts = [f"{k}={v:.6g}" if isinstance(v, float) else f"{k}={v}" for k, v in named]
+        if self.dtype != "number":
+            parts += [self.dtype, f"{self.values} values", f"{self.layout} layout"]
+        return f"{self.why}: {', '.join(parts)}"
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,27 @@ class Fault:
 
 
 Outputs = Mapping[str, np.ndarray]
+SHARES = {"right": 0.70, "bytes": 0.15, "compiles": 0.15}  # of a Triton kernel's points; "right" is the gate
+NUMBER = {"right": 1.0}  # of an answer that is no kernel
+COMPILED = {"compiles": 1.0}  # of CUDA C++ where no GPU is needed: its answers have a grade cell of their own
+
+
+@dataclass(frozen=True)
+class CudaKernel:
+    """What an exercise whose answer is CUDA C++ text wants of it.
+
+    name    of the ``extern "C" __global__`` function
+    archs   GPU architectures it must compile for
+    launch  (case, threads) -> the launch of this case as plain data, see :mod:`flashkit.instruments.cuda_run`
+    timed   the case whose time counts
+    passes  bytes that the timed case must move, in copies of one tensor (a plain copy moves 2)
+    """
+
+    name: str
+    archs: tuple[str, ...]
+    launch: Callable[[Case, int], Mapping[str, object]]
+    timed: Case
+    passes: float
 
 
 @dataclass(frozen=True)
@@ -70,9 +94,12 @@ class Exercise:
     cases      public cases; ``draw(seed)`` gives secret ones of the same kinds
     budget     case -> bytes that may be requested by tensor name (loads for inputs, stores for outputs);
                "*" stands for all scratch tensors together
+    least      case -> bytes by tensor name that any right kernel must request: each needed element once
     probe      case -> a case whose V is the identity, so that the output is P itself; None where that cannot be
     meter_says (case, finding) -> name of the fault that a finding of the meter stands for, or ""
-    gpu_points points of its grade cell ``<id>.gpu``, judged by time on a GPU; 0 when it has none
+    shares     how the points divide among what is judged; "right", where it counts, is the gate
+    cuda       set where the answer is CUDA C++: ``call`` then asks for the text and the launch choice
+    gpu_points points of its grade cell ``<id>.gpu``, judged on a GPU only; 0 when it has none
     """
 
     id: str
@@ -93,6 +120,8 @@ class Exercise:
     probe: Callable[[Case], Case | None] = lambda case: None
     meter_says: Callable[[Case, object], str] = lambda case, finding: ""
     lse_outputs: tuple[str, ...] = ("lse",)
-    compiles: bool = True  # False where the answer is no kernel
+    least: Callable[[Case], Mapping[str, int]] = lambda case: {}
+    shares: Mapping[str, float] = field(default_factory=lambda: SHARES)
+    cuda: CudaKernel | None = None
     seconds: float = 20.0
     gpu_points: float = 0.0

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from flashkit.exercises import flash_forward, rows
-from flashkit.exercises.contract import Case, Exercise, Fault
+from flashkit.exercises.contract import NUMBER, Case, Exercise, Fault
 from flashkit.exercises.forward_faults import FAULT
 from flashkit.exercises.rows import row_case
 from flashkit.runtime.call import Argument, Call, Returned
@@ -34,7 +34,9 @@ def _flash(case: Case) -> int:
 
 def _draw_sizes(cases: tuple[Case, ...], seed: int) -> tuple[Case, ...]:
     rng = np.random.default_rng(seed)
-    return tuple(replace(c, sizes={**c.sizes, "N": c.sizes["N"] + int(rng.integers(1, 64))}) for c in cases)
+    return tuple(
+        replace(c, sizes={**c.sizes, "N": c.sizes["N"] + int(rng.integers(1, 64))}, dtype="number") for c in cases
+    )
 
 
 def _formula(id, answer, cases, faults, **rest) -> Exercise:
@@ -45,11 +47,11 @@ def _formula(id, answer, cases, faults, **rest) -> Exercise:
         oracle=lambda case: {"bytes": np.array(float(answer(case)))},
         honest=lambda case: [],
         wrong=lambda case, variant: {"bytes": np.array(float(variant(**case.sizes)))},
-        cases=cases,
+        cases=tuple(replace(case, dtype="number") for case in cases),
         draw=lambda seed: _draw_sizes(cases, seed),
         faults=faults,
         budget=lambda case: {},
-        compiles=False,
+        shares=NUMBER,
         **rest,
     )
 
@@ -179,19 +181,20 @@ def softmax_exercise(id: str, cases, faults, loads: int, **rest) -> Exercise:
 SOFTMAX = softmax_exercise(
     "01.softmax",
     (
-        row_case("rows that fill a power of two", 4, 64, 64),
-        row_case("a tail", 5, 77, 128),
-        row_case("one column", 3, 1, 16),
-        row_case("scores that overflow exp", 4, 100, 128, values="large"),
-        row_case("all scores far below zero", 4, 64, 64, values="negative"),
-        row_case("all scores far below zero, and a tail", 4, 50, 64, values="negative"),
-        row_case("every score below any finite mask", 3, 50, 64, values="trap"),
-        row_case("half precision, gaps between the rows", 6, 90, 128, dtype="fp16", layout="padded"),
+        row_case("rows that fill a power of two", 4, 64),
+        row_case("a tail", 5, 77),
+        row_case("one column", 3, 1),
+        row_case("scores that overflow exp", 4, 100, values="large"),
+        row_case("all scores far below zero", 4, 64, values="negative"),
+        row_case("all scores far below zero, and a tail", 4, 50, values="negative"),
+        row_case("every score below any finite mask", 3, 50, values="trap"),
+        row_case("half precision, gaps between the rows", 6, 90, dtype="fp16", layout="padded"),
     ),
     ROW_FAULTS,
     loads=1,
     title="Row softmax: one read, one write",
     points=15,
+    gpu_points=5,
     minutes=20,
     difficulty=2,
     signature="row_softmax(x) -> y    # x, y (rows, columns); each row is read once and written once",

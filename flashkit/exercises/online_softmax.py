@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from flashkit.exercises import flash_forward, rows
-from flashkit.exercises.contract import Case, Exercise, Fault
+from flashkit.exercises.contract import COMPILED, NUMBER, Case, CudaKernel, Exercise, Fault
 from flashkit.exercises.forward_faults import FAULT
 from flashkit.exercises.hbm_traffic import row_meter_says, softmax_exercise
 from flashkit.exercises.rows import row_case
@@ -30,7 +30,7 @@ NAMES = ("m_a", "l_a", "o_a", "m_b", "l_b", "o_b")
 
 
 def _merge_case(why: str, a, b) -> Case:
-    return Case(why, {}, dict(zip(NAMES, map(float, (*a, *b)), strict=True)))
+    return Case(why, {}, dict(zip(NAMES, map(float, (*a, *b)), strict=True)), dtype="number")
 
 
 def _states(case: Case) -> tuple[tuple, tuple]:
@@ -126,7 +126,7 @@ MERGE = Exercise(
         "Each state's l and o are multiplied by exp(its own m - new m); then they are added.",
         "An empty state has m = -inf: its factor is 0, also when both are empty.",
     ),
-    compiles=False,
+    shares=NUMBER,
 )  # fmt: skip
 
 
@@ -176,6 +176,82 @@ ROW_SOFTMAX = softmax_exercise(
         "Lanes past the row's end hold -inf. Start with m = -inf and l = 0.",
     ),
 )
+
+# CUDA C++: one block a row; any number of threads, so only mistakes that do not depend on it have a wrong oracle
+
+CUDA_CASES = tuple(
+    replace(case, seed=320 + number, options={}, layout="padded" if number % 2 else "contiguous")
+    for number, case in enumerate(
+        (
+            row_case("whole warps", 4, 256),
+            row_case("a tail", 5, 1003),
+            row_case("one column", 3, 1),
+            row_case("shorter than a warp", 2, 19),
+            row_case("later columns are larger", 4, 700, values="rising"),
+            row_case("later columns are smaller", 4, 700, values="falling"),
+            row_case("scores that overflow exp", 4, 900, values="large"),
+            row_case("all scores far below zero", 4, 300, values="negative"),
+        )
+    )
+)
+
+
+def _cuda_launch(case: Case, threads: int) -> dict[str, object]:
+    timed = case.values == "timed"  # its values are made on the GPU
+    x = np.zeros((1, 1), np.float32) if timed else rows.scores(case).astype(np.float32)
+    return {"values": x, "gap": 24 * (case.layout == "padded"), "grid": case.sizes["rows"], "threads": threads}
+
+
+def _per_warp(x: np.ndarray, warps: int) -> np.ndarray:
+    """Softmax where each warp keeps the maximum and sum of its own columns: thread t holds columns t, t + threads, ..."""
+    warp = np.arange(x.shape[1]) // 32 % warps
+    y = np.zeros_like(x)
+    for w in range(warps):
+        own = x[:, warp == w]
+        if own.size:
+            e = np.exp(own - own.max(axis=1, keepdims=True))
+            y[:, warp == w] = e / e.sum(axis=1, keepdims=True)
+    return y
+
+
+def _cuda_wrong(case: Case, variant) -> dict[str, np.ndarray]:
+    return {"y": _per_warp(rows.scores(case), variant) if isinstance(variant, int) else rows.wrong(case, variant)}
+
+
+CUDA = Exercise(
+    id="02.cuda",
+    title="Online softmax in CUDA C++: one block a row, warp shuffles",
+    points=4,
+    gpu_points=16,
+    minutes=45,
+    difficulty=4,
+    signature="online_row_softmax_cuda() -> (source, threads)    # the text of the kernel, and threads a block",
+    call=lambda case: Call({}, {}, (Returned("source", (), "text"), Returned("threads", (), "number"))),
+    oracle=lambda case: {"y": rows.oracle(case)},
+    honest=lambda case: [{"y": y} for y in rows.honest(case)],
+    wrong=_cuda_wrong,
+    cases=CUDA_CASES,
+    draw=lambda seed: rows.draw_like(CUDA_CASES, seed),
+    faults=(
+        *(FAULT[n] for n in ("no-max", "max-from-zero", "exp2-without-log2e", "division-forgotten")),
+        Fault("warps-not-combined", "each warp uses the maximum and the sum of its own columns only",
+              "A shuffle stays inside a warp. How do the warps of a block tell each other?", (2, 4, 8, 16, 32)),
+    ),
+    budget=lambda case: {},
+    shares=COMPILED,
+    cuda=CudaKernel(
+        name="online_row_softmax",
+        archs=("90a", "80"),
+        launch=_cuda_launch,
+        timed=Case("timed", {"rows": 8192, "columns": 8192}, values="timed"),
+        passes=2,
+    ),
+    hints=(
+        "Thread t carries m and l over the columns t, t + blockDim.x, ...; then the threads of the block merge their states.",
+        "In a warp: for (int step = 16; step > 0; step /= 2) merge with __shfl_xor_sync(0xffffffffu, m, step) and the same of l.",
+        "Lane 0 of each warp writes (m, l) to __shared__ memory; after __syncthreads() every thread merges the warps' states.",
+    ),
+)  # fmt: skip
 
 # ---- (d) softmax(s) @ v in one pass ---------------------------------------------------------------------
 
@@ -231,4 +307,4 @@ WEIGHTED_SUM = Exercise(
     ),
 )
 
-EXERCISES = (MERGE, ROW_SOFTMAX, WEIGHTED_SUM)
+EXERCISES = (MERGE, ROW_SOFTMAX, CUDA, WEIGHTED_SUM)

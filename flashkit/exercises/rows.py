@@ -27,9 +27,14 @@ KINDS = {
 }
 
 
-def row_case(why: str, rows: int, columns: int, block: int, d_v: int | None = None, **rest) -> Case:
-    """A case on scores ``(rows, columns)``; ``d_v`` columns of V, or None where the weights themselves are asked for."""
-    return Case(why, {"rows": rows, "columns": columns, "d_v": d_v or 0}, {"block": block}, **rest)
+def row_case(why: str, rows: int, columns: int, block: int | None = None, **rest) -> Case:
+    """A case on scores ``(rows, columns)``; ``block`` None: the student's, who holds whole rows."""
+    return Case(why, {"rows": rows, "columns": columns}, {"block": block} if block else {}, **rest)
+
+
+def block_of(case: Case) -> int:
+    """The case's block, or the power of two that holds a whole row."""
+    return case.options.get("block") or max(16, 1 << (case.sizes["columns"] - 1).bit_length())
 
 
 def scores(case: Case) -> np.ndarray:
@@ -41,7 +46,7 @@ def scores(case: Case) -> np.ndarray:
 
 def values(case: Case) -> np.ndarray:
     """V ``(columns, d_v)``, or the identity where the weights themselves are asked for."""
-    columns, d_v = case.sizes["columns"], case.sizes["d_v"]
+    columns, d_v = case.sizes["columns"], case.sizes.get("d_v", 0)
     if not d_v:
         return np.eye(columns)
     v = np.random.default_rng(case.seed + 1).standard_normal((columns, d_v))
@@ -50,7 +55,7 @@ def values(case: Case) -> np.ndarray:
 
 def problem(case: Case, **more) -> Problem:
     x = scores(case)
-    return Problem(x, np.eye(x.shape[1]), values(case), scale=1.0, block_q=16, block_k=case.options["block"], **more)
+    return Problem(x, np.eye(x.shape[1]), values(case), scale=1.0, block_q=16, block_k=block_of(case), **more)
 
 
 def oracle(case: Case) -> np.ndarray:
@@ -76,11 +81,11 @@ def draw_like(cases: tuple[Case, ...], seed: int) -> tuple[Case, ...]:
     rng = np.random.default_rng(seed)
 
     def jitter(case: Case) -> Case:
-        sizes, block = dict(case.sizes), case.options["block"]
+        sizes, block = dict(case.sizes), block_of(case)
         sizes["rows"] = max(1, sizes["rows"] + int(rng.integers(-2, 3))) if sizes["rows"] > 1 else 1
         if sizes["columns"] % block and sizes["columns"] > 1:
-            low = sizes["columns"] // block * block + 1
-            sizes["columns"] = int(rng.integers(low, low + block - 1))
+            low = max(sizes["columns"] // block * block, 0 if case.options else block // 2) + 1
+            sizes["columns"] = int(rng.integers(low, low // block * block + block))
         return replace(case, sizes=sizes, seed=int(rng.integers(2**31)))
 
     return tuple(jitter(case) for case in cases)

@@ -413,6 +413,41 @@ def shared_memory(e: Evidence, match: re.Match) -> str:
     )
 
 
+# ---- CUDA C++ ------------------------------------------------------------------------------------------
+
+
+@rule(r'NvrtcError: identifier "(\w+)" is undefined')
+def cuda_undefined(e: Evidence, match: re.Match) -> str:
+    return f"`{match[1]}` is not known here: check its spelling, and that it is declared above and in this scope."
+
+
+@rule(r'NvrtcError: expected an? ("[^"]+"|\w+)')
+def cuda_expected(e: Evidence, match: re.Match) -> str:
+    return f"The compiler expected {match[1]} here: look at this line, and at the end of the one above it."
+
+
+@rule(r'NvrtcError: no instance of overloaded function "(__shfl\w*)"|NvrtcError: too few arguments')
+def cuda_shuffle(e: Evidence, match: re.Match) -> str | None:
+    if "__shfl" not in e.message + e.text:
+        return None
+    return "A warp shuffle takes a mask, a value and a lane or step: `__shfl_xor_sync(0xffffffffu, m, step)`."
+
+
+@rule(r"NvrtcError: could not open source file \"([^\"]+)\"")
+def cuda_header(e: Evidence, match: re.Match) -> str:
+    return f"There is no header {match[1]} here, and none is needed: expf, fmaxf, shuffles and INFINITY are built in."
+
+
+@rule(r"NvrtcError: (.+)")
+def cuda_other(e: Evidence, match: re.Match) -> str:
+    return f"{match[1][0].upper()}{match[1][1:]}."
+
+
+@rule(r"NoKernel: (.+)")
+def cuda_no_kernel(e: Evidence, match: re.Match) -> str:
+    return f"{match[1][0].upper()}{match[1][1:]}: the checker finds the kernel by that name."
+
+
 # ---- plain Python --------------------------------------------------------------------------------------
 
 

@@ -25,7 +25,7 @@ class Argument:
 
 @dataclass(frozen=True)
 class Returned:
-    """A tensor that the student's function must return, or a plain number (dtype "number", shape ())."""
+    """A tensor that the student's function must return, a plain number or a text (dtype "number", "text"; shape ())."""
 
     name: str
     shape: tuple[int, ...]
@@ -34,12 +34,30 @@ class Returned:
 
 @dataclass(frozen=True)
 class Call:
-    """One call: tensor arguments in order, then plain options by keyword; what must come back; the time limit."""
+    """One call: tensor arguments in order, then plain options by keyword; what must come back; the time limit.
+
+    With ``upstream``, the tensor of that name is not passed: it is the gradient of the first output, and the outputs
+    named ``d<argument>`` are the gradients of the arguments that autograd makes of it.
+    """
 
     tensors: Mapping[str, Argument]
     options: Mapping[str, Any]
     returns: tuple[Returned, ...]
     seconds: float = 20.0
+    upstream: str = ""
+
+    @property
+    def gradients(self) -> tuple[Returned, ...]:
+        """The outputs that autograd gives, in the order of their arguments; none without ``upstream``."""
+        if not self.upstream:
+            return ()
+        by_name = {r.name: r for r in self.returns}
+        return tuple(by_name["d" + name] for name in self.tensors if "d" + name in by_name)
+
+    @property
+    def returned(self) -> tuple[Returned, ...]:
+        """The outputs that the function itself returns."""
+        return tuple(r for r in self.returns if r not in self.gradients)
 
 
 @dataclass(frozen=True)
@@ -63,9 +81,10 @@ class Problem:
 
 @dataclass
 class Outcome:
-    """What came of one call: outputs as float64 arrays by name, or a problem; and what the meter saw."""
+    """What came of one call: outputs as float64 arrays by name, texts, or a problem; and what the meter saw."""
 
     outputs: dict[str, np.ndarray] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)
     problem: Problem | None = None
     traffic: dict[str, Any] = field(default_factory=dict)
     launches: list[Any] = field(default_factory=list)

@@ -12,13 +12,16 @@ import torch
 
 from flashkit.instruments.meter import Meter
 from flashkit.instruments.record import Finding, MeterStop, Record
-from flashkit.runtime import guard
+from flashkit.runtime import gradients, guard
 from flashkit.runtime.call import Call, Outcome, Problem, Returned
 from flashkit.runtime.capture import capture
 from flashkit.runtime.deadline import DeadlineExceeded, deadline
 from flashkit.runtime.explain import Explanation, explain
 from flashkit.runtime.placement import TORCH_DTYPES, place
 from flashkit.runtime.source import is_installed
+
+
+PLAIN = ("number", "text")  # what a function may return that no kernel has to have stored
 
 
 def run(function: Callable, call: Call, undefined: float | None = math.nan, show: bool = True) -> Outcome:
@@ -30,25 +33,31 @@ def run(function: Callable, call: Call, undefined: float | None = math.nan, show
     outcome, started = Outcome(), time.perf_counter()
     inputs = {name: place(argument) for name, argument in call.tensors.items()}
     before = {name: tensor.clone() for name, tensor in inputs.items()}
-    result, meter = None, Meter(names=inputs, undefined=undefined)
+    gradients.ask(inputs, call)
+    passed = [tensor for name, tensor in inputs.items() if name != call.upstream]
+    result, derived, meter = None, (), Meter(names=inputs, undefined=undefined)
     with capture(show) as printed:
         try:
             guard.refuse_oracle_globals(function)
             with guard.no_oracle_imports(), deadline(call.seconds), meter:
-                result = function(*inputs.values(), **call.options)
+                result = function(*passed, **call.options)
+                if call.upstream:
+                    derived = gradients.take(_first(result), inputs, call)
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            outcome.problem = _raised(error, call)
-    tensors, shape_problem = (None, None) if outcome.problem else _outputs_of(result, call.returns, inputs)
-    by_kernel = {r.name: tensors[r.name] for r in call.returns if r.dtype != "number"} if tensors else {}
+            outcome.problem = problem_of(error, call.seconds)
+    tensors, shape_problem = (None, None) if outcome.problem else _all_outputs(result, derived, call, inputs)
+    by_kernel = {r.name: tensors[r.name] for r in call.returns if r.dtype not in PLAIN} if tensors else {}
     record = meter.finish(outputs=by_kernel)
     _copy_record(record, outcome)
     outcome.problem = outcome.problem or _refused(record) or shape_problem or _found(record)
     if by_kernel and not outcome.problem:
         outcome.problem = _not_from_kernel(record, by_kernel) or _changed_inputs(inputs, before)
     if tensors:
-        outcome.outputs = {name: t.detach().double().cpu().numpy() for name, t in tensors.items()}
+        outcome.texts = {name: text for name, text in tensors.items() if isinstance(text, str)}
+        arrays = {name: t for name, t in tensors.items() if name not in outcome.texts}
+        outcome.outputs = {name: t.detach().double().cpu().numpy() for name, t in arrays.items()}
     outcome.printed, outcome.seconds = printed.text, time.perf_counter() - started
     return outcome
 
@@ -61,16 +70,20 @@ def _copy_record(record: Record, outcome: Outcome) -> None:
 # ---- what student code raised ---------------------------------------------------------------------------
 
 
-def _raised(error: BaseException, call: Call) -> Problem:
+def problem_of(error: BaseException, seconds: float) -> Problem:
+    """What to tell of an exception that student code raised under a limit of ``seconds``."""
     stop = _cause(error, MeterStop)
     if stop is not None:
         return from_finding(stop.finding)
+    underived = _cause(error, gradients.NoGradient)
+    if underived is not None:
+        return Problem("wrong", str(underived))
     refusal = _cause(error, guard.Refused)
     if refusal is not None:
         return Problem("refused", str(refusal))
     if _cause(error, DeadlineExceeded) is not None:
         where, lineno, line = _student_frame(error)
-        sentence = f"It had not ended after {call.seconds:g} s: is there a loop that never ends?"
+        sentence = f"It had not ended after {seconds:g} s: is there a loop that never ends?"
         return Problem("crashed", sentence, where=where, lineno=lineno, line=line)
     if isinstance(error, SystemExit):
         return Problem("crashed", "It called exit(): return the output instead.")
@@ -104,6 +117,19 @@ def _student_frame(error: BaseException) -> tuple[str, int, str]:
 # ---- what came back -------------------------------------------------------------------------------------
 
 
+def _all_outputs(result, derived, call: Call, inputs) -> tuple[dict | None, Problem | None]:
+    """What the function returned, then what autograd derived from it."""
+    tensors, problem = _outputs_of(result, call.returned, inputs)
+    if problem or not call.gradients:
+        return tensors, problem
+    of_inputs, problem = _outputs_of(derived, call.gradients, inputs)
+    return (None, problem) if problem else ({**tensors, **of_inputs}, None)
+
+
+def _first(result):
+    return result[0] if isinstance(result, (tuple, list)) and result else result
+
+
 def _outputs_of(result, expected: tuple[Returned, ...], inputs) -> tuple[dict | None, Problem | None]:
     """The returned tensors by name, or the one sentence that says why they cannot be used."""
     names = ", ".join(r.name for r in expected)
@@ -126,6 +152,9 @@ def _unlike(value, want: Returned, inputs) -> Problem | None:
         plain = isinstance(value, (int, float)) and not isinstance(value, bool)
         came = f"{type(value).__name__}: {value!r:.40}"
         return None if plain else Problem("wrong", f"{want.name} must be a plain number, but it is a {came}.")
+    if want.dtype == "text":
+        came = f"{type(value).__name__}: {value!r:.40}"
+        return None if type(value) is str else Problem("wrong", f"{want.name} must be a text, but it is a {came}.")
     if type(value) is not torch.Tensor:
         return Problem("wrong", f"{want.name} must be a torch.Tensor, but it is a {type(value).__name__}.")
     if value.device.type != next(iter(inputs.values())).device.type:

@@ -1,0 +1,67 @@
+"""Judges an answer that is CUDA C++ text: it compiles anywhere; its answers and its time need a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from flashkit.check.compare import judge
+from flashkit.check.diagnose import Observation
+from flashkit.exercises.contract import Case, Exercise
+from flashkit.instruments import cuda_gate, cuda_run
+from flashkit.instruments.compile_gate import Pending
+from flashkit.runtime.call import Outcome, Problem
+from flashkit.runtime.runner import run
+
+RIGHT = 0.7  # of a GPU cell's points: for right answers; the rest is for speed
+FULL_SPEED = 0.8  # of the copy bandwidth, which earns all of the rest
+
+
+def observe(exercise: Exercise, function: Callable, cases: Sequence[Case], show: bool):
+    """What came of the cases (nothing where there is no GPU), the compilations, and the run on the GPU or None."""
+    outcome = run(function, exercise.call(cases[0]), show=show)
+    if not outcome.problem:
+        outcome.problem = _launch_problem(outcome)
+    if outcome.problem:
+        return [Observation(cases[0], judge(exercise, cases[0]), outcome)], [], None
+    text, threads, kernel = outcome.texts["source"], int(outcome.outputs["threads"]), exercise.cuda
+    pending: list[Pending] = [cuda_gate.start(text, kernel.name, arch, function) for arch in kernel.archs]
+    if not torch.cuda.is_available() or not all(p.result().ok for p in pending):
+        return [], pending, None
+    launches = [kernel.launch(case, threads) for case in cases]
+    timed = {k: v for k, v in kernel.launch(kernel.timed, threads).items() if k != "values"}
+    done = cuda_run.run(text, kernel.name, launches, {**timed, **kernel.timed.sizes})
+    return _observations(exercise, cases, done), pending, done
+
+
+def _launch_problem(outcome: Outcome) -> Problem | None:
+    threads = float(outcome.outputs["threads"])
+    if threads % 32 or not 32 <= threads <= 1024:
+        return Problem("wrong", f"A block has 32 to 1024 threads, in whole warps of 32, but {threads:g} were chosen.")
+    return None
+
+
+def _observations(exercise: Exercise, cases: Sequence[Case], done: cuda_run.CudaRun) -> list[Observation]:
+    if done.trouble:
+        outcome = Outcome(problem=Problem("crashed", done.trouble))
+        return [Observation(cases[0], judge(exercise, cases[0]), outcome)]
+    found = []
+    for case, y, outside in zip(cases, done.outputs, done.outside, strict=True):
+        outcome = Outcome({"y": y.astype(float)})
+        if outside:
+            outcome.problem = Problem("wrong", "It writes outside the rows of y: which columns may a thread store?")
+        found.append(Observation(case, judge(exercise, case), outcome))
+    return found
+
+
+def speed(exercise: Exercise, done: cuda_run.CudaRun) -> float:
+    """The bytes that must move over the time, as a share of what a plain copy of the same tensor reaches."""
+    return exercise.cuda.passes / 2 * done.copy_seconds / done.seconds
+
+
+def gpu_points(exercise: Exercise, observations: Sequence[Observation], done: cuda_run.CudaRun | None) -> float:
+    """Points of the GPU cell: none unless every case is right."""
+    if done is None or done.trouble or not all(o.right for o in observations):
+        return 0.0
+    return round(exercise.gpu_points * (RIGHT + (1 - RIGHT) * min(1.0, speed(exercise, done) / FULL_SPEED)), 4)
