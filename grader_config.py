@@ -9,7 +9,7 @@ SHARES = {"right": 0.70, "bytes": 0.15, "compiles": 0.15}
 GPU = "bonus"
 
 # Of one submission.
-LIMITS = {"seconds_per_exercise": 60, "seconds_per_cell": 30, "memory_gib": 4, "processes": 64, "output_kib": 64}
+LIMITS = {"seconds_per_exercise": 60, "seconds_per_cell": 30, "memory_gib": 4, "disk_mib": 256, "processes": 64}
 
 # nbgrader's names for its folders, below the course folder.
 FOLDERS = {
@@ -22,9 +22,17 @@ FOLDERS = {
 
 
 def configure(c):
-    """Puts the data above into nbgrader's configuration object."""
+    """Puts the data above into nbgrader's configuration object, and our steps in place of those that run notebooks."""
     c.CourseDirectory.course_id = COURSE_ID
     for step, folder in FOLDERS.items():
         setattr(c.CourseDirectory, f"{step}_directory", folder)
     c.CourseDirectory.ignore = [".ipynb_checkpoints", "*.pyc", "__pycache__"]
-    c.Execute.timeout = LIMITS["seconds_per_cell"]
+    steps = "flashkit.grading.nbgrader_steps"
+    c.Autograde.exporter_class = f"{steps}.SubmissionExporter"
+    c.Autograde.sanitize_preprocessors = [f"{steps}.Rebuild"]
+    c.Autograde.autograde_preprocessors = [
+        f"{steps}.JudgeAndSave",
+        "nbgrader.preprocessors.AssignLatePenalties",
+        "nbgrader.preprocessors.CheckCellMetadata",
+    ]
+    c.ExportApp.plugin_class = "flashkit.grading.export.PendingExport"

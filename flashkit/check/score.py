@@ -53,8 +53,11 @@ def _ratio(row: Bytes) -> tuple[float, int]:
 
 
 def points(out_of: float, parts: Mapping[str, bool | None], shares: Mapping[str, float] = SHARES) -> float:
-    """Points for the parts that hold; 0 where ``right`` was judged and does not. A part that is None gives none."""
-    if parts["right"] is False:
+    """Points for the parts that hold. ``right`` is the gate: none if it was judged and does not hold, or counts itself.
+
+    A part that is None was not judged and gives none.
+    """
+    if not parts["right"] and (parts["right"] is False or "right" in shares):
         return 0.0
     earned = sum(share for name, share in shares.items() if parts[name])
     return round(min(max(out_of * earned, 0.0), out_of), 4)

@@ -116,6 +116,21 @@ def budget(case: Case) -> dict[str, int]:
     }
 
 
+def least(case: Case) -> dict[str, int]:
+    """Bytes no right kernel can do without: rows of Q that see a key, keys that a row sees, all of the outputs."""
+    s, o, size = case.sizes, case.options, ITEMSIZE[case.dtype]
+    rows, keys = s["N_q"], s["N_k"]
+    if o["causal"]:
+        rows, keys = max(0, rows + min(0, o["offset"])), max(0, min(keys, rows + o["offset"]))
+    return {
+        "q": s["B"] * s["H_q"] * rows * s["d"] * size,
+        "k": s["B"] * s["H_kv"] * keys * s["d"] * size,
+        "v": s["B"] * s["H_kv"] * keys * s["d_v"] * size,
+        "o": s["B"] * s["H_q"] * s["N_q"] * s["d_v"] * size,
+        "lse": s["B"] * s["H_q"] * s["N_q"] * 4,
+    }
+
+
 def probe(case: Case) -> Case | None:
     """The same case with V the identity (d_v the next power of two), so that the output is P."""
     return replace(case, sizes={**case.sizes, "d_v": max(16, 1 << (case.sizes["N_k"] - 1).bit_length())}, identity=True)
@@ -204,6 +219,7 @@ def exercise(id: str, *, dims: int, returns: tuple[str, ...], options: tuple[str
         wrong=lambda case, variant: pick(wrong(case, variant)),
         draw=lambda seed: draw_like(cases, seed),
         budget=lambda case: {n: b for n, b in budget(case).items() if n in "qkv" or n in returns},
+        least=lambda case: {n: b for n, b in least(case).items() if n in "qkv" or n in returns},
         probe=probe,
         meter_says=meter_says,
         **rest,

@@ -91,6 +91,7 @@ ADD = Exercise(
         ),
     ),
     budget=lambda case: dict.fromkeys(("x", "y", "out"), 4 * case.sizes["n"]),
+    least=lambda case: dict.fromkeys(("x", "y", "out"), 4 * case.sizes["n"]),
     hints=(
         "Program pid handles the lanes pid * block + tl.arange(0, block).",
         "mask = lanes < n belongs to both loads and to the store.",

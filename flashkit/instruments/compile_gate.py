@@ -80,6 +80,23 @@ def start(launch: Launch, arch: int = ARCH) -> Pending:
         return Pending.answered(CompileResult(launch.name, "unavailable", arch=arch, error=kind, message=str(error)))
 
 
+def describe(launch: Launch, arch: int = ARCH) -> dict[str, Any]:
+    """What :func:`start` would compile, as plain data, for a process that compiles it elsewhere.
+
+    Holds ``name`` and either ``source`` (text, name, lines, packages) and ``request``, or ``kind``, ``error`` and
+    ``message`` of an answer that is known already.
+    """
+    try:
+        source, request = _prepare(launch, arch)
+    except _Refused as refusal:
+        return {"name": launch.name, "kind": "refused", "error": refusal.error, "message": str(refusal)}
+    except (SourceError, OSError) as error:
+        return {"name": launch.name, "kind": "unavailable", "error": type(error).__name__, "message": str(error)}
+    lines = [None if line is None else [line.where, line.lineno, line.text] for line in source.lines]
+    described = {"text": source.text, "name": source.name, "lines": lines, "packages": list(source.packages)}
+    return {"name": launch.name, "source": described, "request": request}
+
+
 def distinct(launches: Iterable[Launch]) -> list[Launch]:
     """One launch for each kernel and compile signature, in order; alignment alone makes no difference."""
     found: dict[str, Launch] = {}
@@ -104,13 +121,17 @@ class Pending:
         (folder / "request.json").write_text(json.dumps(request))
         with open(folder / "stdout", "wb") as out, open(folder / "stderr", "wb") as err:
             self._child = subprocess.Popen(
-                [sys.executable, "-I", str(CHILD), str(folder)],
+                self.command(folder),
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
                 env=_environment(folder),
                 start_new_session=True,  # so that ptxas ends with it
             )
+
+    def command(self, folder: Path) -> list[str]:
+        """How the child is started; grading, which does not trust the source, starts it in a sandbox."""
+        return [sys.executable, "-I", str(CHILD), str(folder)]
 
     @classmethod
     def answered(cls, result: CompileResult) -> Pending:

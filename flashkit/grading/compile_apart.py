@@ -1,0 +1,128 @@
+"""Compiles a student's kernel for the judge, in a sandbox of its own, from source that is really in the submission.
+
+The child that ran the code says which kernels it launched. That claim counts only if each collected line stands in the
+submission and the module is plain: imports of Triton, constants, and jit functions, so that importing it runs nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from flashkit.grading.sandbox import Limits, compiler_command
+from flashkit.instruments.compile_gate import ARCH, CPU_SECONDS, CompileResult, Pending
+from flashkit.runtime.source import Line, Source
+
+PLAIN = (
+    *(ast.Constant, ast.Tuple, ast.List, ast.Dict, ast.Name, ast.Attribute, ast.UnaryOp, ast.BinOp, ast.Call),
+    *(ast.keyword, ast.expr_context, ast.operator, ast.unaryop),
+)
+CALLABLE = ("triton", "tl", "float", "jit")  # what a plain expression may call, or an attribute of it
+IMPORTABLE = ("triton", "torch", "math", "numpy")
+
+
+class CompiledApart(Pending):
+    """A compilation inside a sandbox; whatever comes back that is no answer becomes "unavailable"."""
+
+    def __init__(self, kernel: str, source: Source, request: dict[str, Any], limits: Limits):
+        self._limits = limits
+        super().__init__(kernel, ARCH, source, request)
+
+    def command(self, folder: Path) -> list[str]:
+        return compiler_command(folder, self._limits)
+
+    def _read(self) -> CompileResult:
+        try:
+            return super()._read()
+        except (TypeError, KeyError, ValueError, AttributeError):
+            return self._stopped("unavailable", "The compiler's answer cannot be read.")
+
+
+def start(claim: Mapping[str, Any], cells: Mapping[str, str], limits: Limits) -> Pending:
+    """Starts compiling what a child claims it launched. ``cells`` are the submission's cells: file name -> source."""
+    name = str(claim.get("name", "kernel"))[:80]
+    try:
+        if "source" not in claim:
+            kind = "refused" if claim["kind"] == "refused" else "unavailable"
+            told = {"error": str(claim["error"])[:80], "message": str(claim["message"])[:400]}
+            return Pending.answered(CompileResult(name, kind, **told))
+        source = _source(claim["source"])
+        problem = _foreign(source, cells) or _not_plain(source.text)
+        if problem:
+            return Pending.answered(CompileResult(name, "unavailable", error="SourceError", message=problem))
+        return CompiledApart(name, source, _request(claim["request"], source), limits)
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
+        return Pending.answered(CompileResult(name, "unavailable", message="Its source could not be collected."))
+
+
+def _source(claim: Mapping[str, Any]) -> Source:
+    lines = tuple(None if line is None else Line(str(line[0]), int(line[1]), str(line[2])) for line in claim["lines"])
+    return Source(str(claim["text"]), str(claim["name"]), lines, (), {})
+
+
+def _request(claim: Mapping[str, Any], source: Source) -> dict[str, Any]:
+    """The compile request; where packages lie and how long it may take are the judge's to say."""
+    import triton
+
+    return {
+        "kernel": source.name,
+        "types": dict(claim["types"]),
+        "aligned": list(claim["aligned"]),
+        "options": dict(claim["options"]),
+        "arch": ARCH,
+        "cpu_seconds": CPU_SECONDS,
+        "paths": [str(Path(triton.__file__).resolve().parents[1])],
+        "torch_modules": [str(name) for name in claim["torch_modules"]],
+    }
+
+
+def _foreign(source: Source, cells: Mapping[str, str]) -> str:
+    """Why this source is not the submission's own: every function's line must stand where the claim says."""
+    known = {name: text.splitlines() for name, text in cells.items()}
+    texts = source.text.splitlines()
+    if len(texts) != len(source.lines):
+        return "Its source is not the submission's."
+    for text, line in zip(texts, source.lines, strict=True):
+        if line is None:
+            continue
+        own = known.get(line.where, [])
+        if not 1 <= line.lineno <= len(own) or own[line.lineno - 1] != line.text or text.strip() != line.text.strip():
+            return "Its source is not the submission's."
+    written = {n for node in ast.parse(source.text).body if isinstance(node, ast.FunctionDef) for n in _span(node)}
+    return "" if all(source.lines[n - 1] for n in written if texts[n - 1].strip()) else "Its source is not its own."
+
+
+def _span(node: ast.FunctionDef) -> range:
+    first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+    return range(first, node.end_lineno + 1)
+
+
+def _not_plain(text: str) -> str:
+    """Why importing the module could run code of the student's; "" when it cannot."""
+    for node in ast.parse(text).body:
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
+            plain = all(name.split(".")[0] in IMPORTABLE for name in names)
+        elif isinstance(node, ast.FunctionDef):
+            defaults = [default for default in (*node.args.defaults, *node.args.kw_defaults) if default]
+            notes = [a.annotation for a in (*node.args.args, *node.args.kwonlyargs) if a.annotation]
+            plain = bool(node.decorator_list) and all(map(_is_plain, (*node.decorator_list, *defaults, *notes)))
+        else:
+            plain = isinstance(node, ast.Assign) and _is_plain(node.value)
+        if not plain:
+            return f"Its line {node.lineno} does more than define a kernel or a constant."
+    return ""
+
+
+def _is_plain(expression: ast.expr) -> bool:
+    nodes = list(ast.walk(expression))
+    called = [node.func for node in nodes if isinstance(node, ast.Call)]
+    return all(isinstance(node, PLAIN) for node in nodes) and all(_root(function) in CALLABLE for function in called)
+
+
+def _root(function: ast.expr) -> str:
+    while isinstance(function, ast.Attribute):
+        function = function.value
+    return function.id if isinstance(function, ast.Name) else ""

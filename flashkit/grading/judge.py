@@ -1,0 +1,120 @@
+"""Judges a submission from outside: sends calls into the sandbox, compares what comes back, names the mistake.
+
+Oracle, seeds and comparison stay here. Traffic and findings are the child's claim: they cost points, or earn the bytes'
+share, only beside right outputs and within what any right kernel must request.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from flashkit.check import conclude
+from flashkit.check.compare import Judge
+from flashkit.check.compare import judge as reference_of
+from flashkit.check.diagnose import Observation
+from flashkit.check.report import Report
+from flashkit.exercises.contract import SHARES, Case, Exercise
+from flashkit.grading import compile_apart, seeds
+from flashkit.grading.room import Child, CodeCell, Room
+from flashkit.grading.settings import Settings
+from flashkit.instruments.compile_gate import Pending
+from flashkit.runtime.call import Outcome, Problem
+
+DRAWS = 1  # sets of secret cases an exercise
+_references: dict[tuple[str, Case], Judge] = {}
+
+
+@dataclass
+class Judged:
+    """What one exercise earned. ``pending``: points that could not be judged here. ``seeds`` are the teacher's."""
+
+    report: Report
+    pending: float
+    seeds: list[int]
+    seconds: float
+    student_seconds: float
+
+
+@dataclass
+class Examiner:
+    """Judges one submission's exercises in turn, in one sandbox where all goes well."""
+
+    cells: Sequence[CodeCell]
+    settings: Settings
+    master: bytes
+    room: Room = field(init=False)
+
+    def __post_init__(self):
+        self.room = Room(self.cells, self.settings)
+
+    def __enter__(self) -> Examiner:
+        return self
+
+    def __exit__(self, *error) -> None:
+        self.room.close()
+
+    def examine(self, exercise: Exercise, upto: int) -> Judged:
+        """Runs the cells before ``upto``, then the exercise's public and secret cases."""
+        began, started = time.monotonic(), self.room.start_seconds
+        drawn = [seeds.case_seed(self.master, exercise.id, index) for index in range(DRAWS)]
+        cases = exercise.cases + tuple(case for seed in drawn for case in exercise.draw(seed))
+        if exercise.shares == SHARES:
+            exercise = replace(exercise, shares=self.settings.shares)
+        child = self.room.enter(upto, exercise.signature.split("(")[0])
+        try:
+            observations, pending = self._observe(exercise, child, cases)
+            report = self._conclude(exercise, child, observations, pending)
+        finally:
+            self.room.leave(child)
+        seconds = time.monotonic() - began - (self.room.start_seconds - started)
+        open_parts = [name for name, holds in report.parts.items() if holds is None and report.points]
+        worth = sum(exercise.shares.get(name, 0.0) for name in open_parts) * exercise.points
+        return Judged(report, worth, drawn, seconds, child.student_seconds)
+
+    def _observe(self, exercise: Exercise, child: Child, cases: Sequence[Case]) -> tuple[list, list[Pending]]:
+        """Half precision first, whose kernel compiles soonest, then in order until a case leaves no hope."""
+        until = time.monotonic() + self.settings.seconds_per_exercise
+        observations, pending = [], []
+        wanted = "compiles" in exercise.shares
+        for case in sorted(cases, key=lambda case: case.dtype != "fp16"):
+            outcome = child.call(exercise.call(case), kernels=wanted and not pending)
+            if time.monotonic() > until and not outcome.problem:
+                limit = f"All cases together took more than {self.settings.seconds_per_exercise:g} s."
+                outcome = Outcome(problem=Problem("crashed", limit))
+            observations.append(Observation(case, _reference(exercise, case), outcome))
+            if wanted and not pending:
+                pending = self._compile(child)
+            if outcome.problem and not outcome.problem.finding and outcome.problem.verdict in ("crashed", "refused"):
+                break
+        return sorted(observations, key=lambda o: cases.index(o.case)), pending
+
+    def _compile(self, child: Child) -> list[Pending]:
+        sources = {cell.name: cell.source for cell in self.cells}
+        claims = [claim for claim in child.kernels if isinstance(claim, Mapping)]
+        return [compile_apart.start(claim, sources, self.settings.limits) for claim in claims]
+
+    def _conclude(self, exercise: Exercise, child: Child, observations, pending) -> Report:
+        def again(case: Case, undefined: float | None = 0.0) -> Outcome:
+            return child.call(exercise.call(case), undefined=undefined is not None)
+
+        try:
+            return conclude(exercise, observations, pending, again, public=False)
+        except (ValueError, TypeError, IndexError, AttributeError, KeyError):
+            # A finding that no meter writes. Without findings, a wrong answer is still a wrong answer.
+            plain = [replace(o, outcome=_without_findings(o.outcome)) for o in observations]
+            return conclude(exercise, plain, pending, again, public=False)
+
+
+def _reference(exercise: Exercise, case: Case) -> Judge:
+    """The right answer and tolerance of a case, computed once for a whole class."""
+    key = (exercise.id, case)
+    if key not in _references:
+        _references[key] = reference_of(exercise, case)
+    return _references[key]
+
+
+def _without_findings(outcome: Outcome) -> Outcome:
+    problem = outcome.problem and replace(outcome.problem, finding=None)
+    return replace(outcome, problem=problem, findings=[], undefined=[])

@@ -1,0 +1,129 @@
+"""What nbgrader runs in place of its own steps: reading, rebuilding, judging and saving a submission's grades.
+
+nbgrader remains the frame. Its own Execute and SaveAutoGrades take the grade from what a notebook printed; these take
+it from a result (:mod:`flashkit.grading.results`), which the judge made outside of the student's reach.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import html
+import json
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbconvert.exporters import NotebookExporter
+from nbconvert.preprocessors import Preprocessor
+from nbgrader.api import Gradebook
+
+from flashkit.grading import results, settings
+from flashkit.grading.grade import graded
+from flashkit.grading.sanitise import Submission, rebuild
+
+RECORD = "flashkit"  # key of our own notebook metadata
+
+
+class SubmissionExporter(NotebookExporter):
+    """Reads a submission whatever its bytes are, so that no file can stop a run."""
+
+    def from_filename(self, filename: str, resources: dict | None = None, **kwargs: Any):
+        content = Path(filename).read_bytes()
+        if not any(isinstance(step, Rebuild) for step in self._preprocessors):
+            return super().from_filename(filename, resources, **kwargs)
+        skeleton = json.loads(_release(self, resources).read_text(encoding="utf-8"))
+        submission = rebuild(content, skeleton)
+        notebook = nbformat.from_dict(submission.notebook)
+        notebook.metadata[RECORD] = {"input_sha256": submission.sha256, "notes": submission.notes}
+        return self.from_notebook_node(notebook, resources, **kwargs)
+
+
+class Rebuild(Preprocessor):
+    """Marks nbgrader's first pass, in which SubmissionExporter rebuilds the notebook on the released one."""
+
+    enabled = True
+
+    def preprocess(self, nb, resources):
+        return nb, resources
+
+
+class JudgeAndSave(Preprocessor):
+    """Judges the rebuilt notebook, shows the reports in its cells and writes the scores into the gradebook."""
+
+    enabled = True
+
+    def preprocess(self, nb, resources):
+        root, names = _root(self.parent), resources["nbgrader"]
+        chosen = settings.load(root)
+        path = results.result_path(root, names["assignment"], names["student"], names["notebook"])
+        result = graded(_submission(nb), chosen, root, path)
+        nb.metadata.pop(RECORD, None)
+        show(nb, result)
+        with Gradebook(names["db_url"]) as gradebook:
+            save(gradebook, result, names["notebook"], names["assignment"], names["student"])
+        return nb, resources
+
+
+def _root(exporter) -> Path:
+    return Path(exporter.parent.coursedir.root)
+
+
+def _release(exporter, resources) -> Path:
+    """The released notebook that a submission is rebuilt on."""
+    coursedir, names = exporter.parent.coursedir, resources["nbgrader"]
+    folder = coursedir.format_path(coursedir.release_directory, ".", names["assignment"])
+    path = Path(folder) / f"{names['notebook']}.ipynb"
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is missing: run `nbgrader generate_assignment {names['assignment']}` first.")
+    return path
+
+
+def _submission(nb) -> Submission:
+    """The rebuilt notebook again as a Submission: rebuilding what is rebuilt changes nothing."""
+    record = nb.metadata.get(RECORD, {})
+    plain = json.loads(nbformat.writes(nb))
+    submission = rebuild(json.dumps(plain).encode(), plain)
+    submission.notes = list(record.get("notes", []))
+    submission.sha256 = record.get("input_sha256", hashlib.sha256(b"").hexdigest())
+    return submission
+
+
+# ---- what the student sees ------------------------------------------------------------------------------
+
+
+def show(nb, result: dict[str, Any]) -> None:
+    """Puts reports under the checks, what went wrong under the cells that failed, and notes at the top."""
+    for position, cell in enumerate(nb.cells):
+        graded = result["cells"].get(cell.metadata.get("nbgrader", {}).get("grade_id"))
+        problem = result["code"].get(str(position))
+        if cell.cell_type == "code":
+            cell.outputs = []
+            if graded:
+                data = {"text/plain": graded["text"], "text/html": graded["html"]}
+                cell.outputs = [nbformat.v4.new_output("display_data", data)]
+            elif problem:
+                cell.outputs = [nbformat.v4.new_output("stream", name="stdout", text=f"This cell failed: {problem}\n")]
+    if result["notes"]:
+        items = "".join(f"<li>{html.escape(note)}</li>" for note in result["notes"])
+        text = f"**About the file that was handed in**\n\n<ul>{items}</ul>"
+        cell = nbformat.v4.new_markdown_cell(text)
+        cell.id = "about-the-file"
+        nb.cells.insert(0, cell)
+
+
+# ---- the gradebook --------------------------------------------------------------------------------------
+
+
+def save(gradebook: Gradebook, result: dict[str, Any], notebook: str, assignment: str, student: str) -> None:
+    """Writes each cell's score as a plain float between 0 and its points; what was not judged stays open."""
+    submission = gradebook.find_submission_notebook(notebook, assignment, student)
+    for grade in submission.grades:
+        judged = result["cells"].get(grade.name)
+        if judged is None:
+            continue
+        share = judged["share"]
+        grade.auto_score = None if share is None else results.clamped(share * grade.max_score, grade.max_score)
+        grade.needs_manual_grade = share is None or grade.manual_score is not None
+    for comment in submission.comments:
+        comment.auto_comment = None
+    gradebook.db.commit()
