@@ -2,11 +2,24 @@
 
 from flashkit.figures.byte_walk import byte_walk
 from flashkit.figures.example import example
+from flashkit.figures.gradient_paths import gradient_paths
 from flashkit.figures.loop_orders import loop_orders
+from flashkit.figures.loop_ownership import loop_ownership
+from flashkit.figures.online_softmax import online_softmax
 from flashkit.figures.roofline import roofline
 from flashkit.figures.row_state import row_state
 from flashkit.figures.tile_walk import tile_walk
+from flashkit.figures.watch import watch
 
-PICTURES = {picture.__name__: picture for picture in (byte_walk, roofline, tile_walk, loop_orders, row_state)}
+PICTURES = {  # by chapter
+    "byte_walk": byte_walk,
+    "roofline": roofline,
+    "online_softmax": online_softmax,
+    "tile_walk": tile_walk,
+    "loop_orders": loop_orders,
+    "row_state": row_state,
+    "gradient_paths": gradient_paths,
+    "loop_ownership": loop_ownership,
+}
 
-__all__ = ["PICTURES", "example", *PICTURES]
+__all__ = ["PICTURES", "example", "watch", *PICTURES]

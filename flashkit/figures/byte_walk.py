@@ -9,7 +9,7 @@ from flashkit.figures.scene import Frame, Scene
 from flashkit.figures.wire import Control
 from reference.traffic import Shape
 
-WIDTH, HEIGHT, PANEL = 960, 520, 464
+WIDTH, HEIGHT, PANEL = 960, 476, 464
 TOP, ROW = 104, 40
 LENGTHS = (1024, 4096, 16384)
 TILES = (64, 128, 256)

@@ -9,6 +9,7 @@ from reference.forward import Problem
 Q = np.array([[1.0, 0.5], [-0.5, 1.5], [2.0, -1.0], [0.5, 1.0], [1.5, 2.0]])
 K = np.array([[0.5, 1.0], [1.5, -0.5], [-1.0, 0.5], [1.0, 1.0], [2.0, 1.5]])
 V = np.array([[1.0, 0.0], [2.0, 1.0], [0.0, 3.0], [4.0, -1.0], [-2.0, 2.0]])
+dO = np.array([[1.0, -1.0], [0.5, 2.0], [-1.0, 1.0], [2.0, 0.5], [1.0, 1.5]])  # the gradient that comes in
 
 
 def example(causal: bool = True, block_q: int = 4, block_k: int = 4, **options) -> Problem:

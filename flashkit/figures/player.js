@@ -99,11 +99,15 @@ function definitions() {
 class Picture {
   constructor(data) {
     this.data = data;
-    this.svg = drawn("svg", { class: "picture", viewBox: `0 0 ${data.width} ${data.height}`, "aria-hidden": "true" });
+    this.svg = drawn("svg", { class: "picture", "aria-hidden": "true" });
     this.svg.append(definitions());
     this.layer = drawn("g");
     this.svg.append(this.layer);
     this.nodes = new Map(); // name -> { g, kind, shape (its number) }
+  }
+
+  fit({ width, height }) {
+    this.svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
   }
 
   show(numbers) {
@@ -246,8 +250,12 @@ class Player {
     this.choose();
   }
 
-  get frames() {
+  get scene() {
     return this.data.scenes[this.choice.join(",")];
+  }
+
+  get frames() {
+    return this.scene.frames;
   }
 
   get playing() {
@@ -356,6 +364,7 @@ class Player {
     const { back, play, on, loop } = this.buttons;
     for (const each of [back, play, on, loop, this.scrub.parentNode, this.rate, this.keys]) each.hidden = still;
     this.scrub.max = frames.length - 1;
+    this.picture.fit(this.scene);
     this.mark();
     this.go(Math.min(this.at, frames.length - 1));
   }

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 
+from flashkit.figures.columns import LABEL, LEFT, Columns, Line, block_width
 from flashkit.figures.example import example
 from flashkit.figures.figure import Figure
-from flashkit.figures.palette import PALE
 from flashkit.figures.scene import Frame, Scene, number
 from reference.forward import Event, Problem, Trace, tiled
 from reference.online_softmax import shrink
 
-LEFT, LABEL, ROW, GAP = 16, 180, 44, 16
-QUANTITIES = {  # name: (colour, label)
-    "keys": ("K", "keys"),
-    "S": ("S", "scores S"),
-    "m": ("softmax", "maximum m"),
-    "alpha": ("softmax", "alpha"),
-    "P": ("S", "weights P"),
-    "l": ("SRAM", "sum l"),
-    "acc": ("SRAM", "acc"),
-}
+LINES = [
+    Line("keys", "K", "keys"),
+    Line("S", "S", "scores S"),
+    Line("m", "softmax", "maximum m"),
+    Line("alpha", "softmax", "alpha"),
+    Line("P", "S", "weights P"),
+    Line("l", "SRAM", "sum l"),
+    Line("acc", "SRAM", "acc"),
+]
 
 
 def row_state(problem: Problem | None = None, row: int = 4) -> Figure:
@@ -34,23 +33,21 @@ def row_state(problem: Problem | None = None, row: int = 4) -> Figure:
     trace = Trace()
     O, lse = tiled(problem, trace=trace)
     events = [e for e in trace.events if row in e.rows]
-    width = max(200, (960 - LEFT * 2 - LABEL) // max(1, len(events)) - GAP)
     scene = Scene(
         f"Row {row} through its key tiles",
         f"The scores, maximum, alpha, weights, sum and output of query row {row} "
         f"after each of its {len(events)} key tiles.",
-        max(960, LEFT * 2 + LABEL + len(events) * (width + GAP)),
-        len(QUANTITIES) * ROW + 96,
+        0,
+        0,
     )
-    drawing = _Rows(scene, events, row, width)
-    drawing.frame("The row starts with m = −∞, l = 0 and acc = 0.", "start", 0, 0)
+    columns = Columns(scene, LINES, [_texts(problem, events[: at + 1], row) for at in range(len(events))])
+    scene.height = columns.bottom + 70
+    columns.frame("The row starts with m = −∞, l = 0 and acc = 0.", "start", 0, 1)
     for at, event in enumerate(events):
-        for known, (says, tick) in enumerate(_steps(event, events[:at], row), start=2):
-            drawing.frame(says, tick, at, known if known < 5 else len(QUANTITIES))
-    frame = drawing.frame(
-        "One division at the end: O = acc / l, and lse = m + ln l for the backward.", "O", len(events), 0
-    )
-    drawing.result(frame, O[row], lse[row])
+        for known, (says, tick) in zip((2, 3, 4, 7), _steps(event, events[:at], row), strict=True):
+            columns.frame(says, tick, at, known)
+    says = "One division at the end: O = acc / l, and lse = m + ln l for the backward."
+    result(columns.frame(says, "O", len(events), 0), columns.bottom, O[row], lse[row])
     return Figure(scene)
 
 
@@ -61,72 +58,42 @@ def alpha_of(event: Event, before: list[Event], row: int) -> float:
     return float(shrink(np.float64(m_old), event.m[at]))
 
 
+def result(frame: Frame, y: float, O: np.ndarray, lse: float) -> None:
+    """The row's output and lse, under the table."""
+    text = f"O = ({', '.join(number(v, 4) for v in O[:2])}{', …' if len(O) > 2 else ''})"
+    frame.rect("O", LEFT + LABEL, y + 8, 320, 48, text, fill="O", bold=True)
+    frame.rect("lse", LEFT + LABEL + 336, y + 8, 240, 48, f"lse = {number(lse, 4)}", fill="HBM", bold=True)
+
+
+def _texts(problem: Problem, events: list[Event], row: int) -> dict[str, list[str]]:
+    event, at = events[-1], row - int(events[-1].rows[0])
+    digits = 2 if block_width(problem.key_tiles) / problem.block_k >= 60 else 1
+    return {
+        "keys": [f"k{key}" if key < len(problem.K) else "–" for key in event.keys],
+        "S": [number(v, digits) for v in event.S[at]],
+        "m": [number(event.m[at])],
+        "alpha": [number(alpha_of(event, events[:-1], row))],
+        "P": [number(v, digits) for v in event.P[at]],
+        "l": [number(event.l[at])],
+        "acc": [number(v) for v in event.acc[at][:2]],
+    }
+
+
 def _steps(event: Event, before: list[Event], row: int) -> list[tuple[str, str]]:
     at = row - int(event.rows[0])
     hidden = int((~event.visible[at]).sum())
     masked = f", {hidden} of {len(event.keys)} masked to −∞" if hidden else ""
     alpha = alpha_of(event, before, row)
     if not before:
-        reason = "nothing was there before, so alpha is 0"
+        reason = "Nothing was there before, so alpha is 0."
     elif alpha == 1:
-        reason = "the maximum did not grow, so alpha is 1"
+        reason = "The maximum did not grow, so alpha is 1."
     else:
-        reason = (
-            f"the maximum grew, so alpha = exp({number(before[-1].m[at])} − {number(event.m[at])}) = {number(alpha)}"
-        )
+        old, new = number(before[-1].m[at]), number(event.m[at])
+        reason = f"The maximum grew, so alpha = exp({old} − {new}) = {number(alpha)}."
     return [
         (f"Tile {event.j}: the row's scores{masked}.", f"S{event.j}"),
         (f"The new maximum is {number(event.m[at])}.", ""),
-        (reason[0].upper() + reason[1:] + ".", ""),
+        (reason, ""),
         ("P = exp(S − m); l = alpha · l + ΣP and acc = alpha · acc + P V: both old sums shrink by the same alpha.", ""),
     ]
-
-
-class _Rows:
-    """One column a key tile, one line a quantity, filled as the steps become known."""
-
-    def __init__(self, scene: Scene, events: list[Event], row: int, width: float):
-        self.scene, self.events, self.row, self.width = scene, events, row, width
-
-    def frame(self, caption: str, tick: str, current: int, known: int) -> Frame:
-        """Tiles before ``current`` show everything, tile ``current`` its first ``known`` quantities."""
-        frame = self.scene.frame(caption, tick)
-        for line, (name, (_, label)) in enumerate(QUANTITIES.items()):
-            frame.text(f"label {name}", LEFT, 36 + line * ROW, label, align="start", bold=True)
-        for at, event in enumerate(self.events):
-            shown = len(QUANTITIES) if at < current else known if at == current else 1
-            self._tile(frame, at, event, max(1, shown), at == current)
-        return frame
-
-    def _tile(self, frame: Frame, at: int, event: Event, shown: int, now: bool) -> None:
-        x = LEFT + LABEL + at * (self.width + GAP)
-        for line, (name, (role, _)) in enumerate(QUANTITIES.items()):
-            values = self._values(name, at, event)
-            wide = self.width / len(values)
-            for n, text in enumerate(values):
-                known = line < shown
-                style = {"fill": role, "strength": 1 if now and line == shown - 1 and line else PALE} if known else {}
-                box = (x + n * wide, 14 + line * ROW, wide, ROW - 4)
-                frame.rect(f"{name}[{event.j}][{n}]", *box, text if known else "", size=17, **style)
-
-    def _values(self, name: str, at: int, event: Event) -> list[str]:
-        row = self.row - int(event.rows[0])
-        if name == "keys":
-            return [f"k{k}" if k < self._keys else "–" for k in event.keys]
-        if name in ("S", "P"):
-            digits = 2 if self.width / len(event.keys) >= 60 else 1
-            return [number(v, digits) for v in getattr(event, name)[row]]
-        if name == "alpha":
-            return [number(alpha_of(event, self.events[:at], self.row))]
-        value = getattr(event, name)[row]
-        return [number(v) for v in np.atleast_1d(value)[:2]]
-
-    @property
-    def _keys(self) -> int:
-        return max((int(e.keys[e.visible.any(axis=0)].max(initial=-1)) for e in self.events), default=-1) + 1
-
-    def result(self, frame: Frame, O: np.ndarray, lse: float) -> None:
-        y = 22 + len(QUANTITIES) * ROW
-        text = f"O = ({', '.join(number(v, 4) for v in O[:4])})"
-        frame.rect("O", LEFT + LABEL, y, 320, 48, text, fill="O", bold=True)
-        frame.rect("lse", LEFT + LABEL + 336, y, 240, 48, f"lse = {number(lse, 4)}", fill="HBM", bold=True)

@@ -26,9 +26,7 @@ def package(scenes: Mapping[tuple[int, ...], Scene], controls: Sequence[Control]
     return {
         "title": first.title,
         "alt": first.alt,
-        "width": max(scene.width for scene in scenes.values()),
-        "height": max(scene.height for scene in scenes.values()),
-        "scenes": {",".join(map(str, key)): _frames(scene, numbers) for key, scene in scenes.items()},
+        "scenes": {",".join(map(str, key)): _scene(scene, numbers) for key, scene in scenes.items()},
         "shapes": [_compact(shape) for shape in numbers],
         "controls": [asdict(control) for control in controls],
         "colours": {name: [colour.fill, colour.on] for name, colour in COLOURS.items()},
@@ -37,8 +35,8 @@ def package(scenes: Mapping[tuple[int, ...], Scene], controls: Sequence[Control]
     }
 
 
-def _frames(scene: Scene, numbers: dict[Shape, int]) -> list[dict]:
-    return [
+def _scene(scene: Scene, numbers: dict[Shape, int]) -> dict:
+    frames = [
         {
             "caption": frame.caption,
             "tick": frame.tick,
@@ -46,6 +44,7 @@ def _frames(scene: Scene, numbers: dict[Shape, int]) -> list[dict]:
         }
         for frame in scene.frames
     ]
+    return {"width": _plain(scene.width), "height": _plain(scene.height), "frames": frames}
 
 
 _DEFAULTS = {f.name: f.default for f in fields(Shape)}
@@ -56,7 +55,7 @@ def _compact(shape: Shape) -> dict:
 
 
 def _plain(value):
-    """Coordinates to a tenth of a unit: shorter, and no NumPy number reaches JSON."""
+    """Coordinates to a hundredth of a unit: shorter, and no NumPy number reaches JSON."""
     if isinstance(value, (str, bool)):
         return value
     value = round(float(value), 2)
