@@ -1,0 +1,91 @@
+"""The proof that the checks can be trusted, as a table: ``python -m tests.labs.kill_matrix`` (``make kill-matrix``).
+
+Every planted fault must be caught and named, every pair of faults caught and not misnamed, every correct but unusual
+kernel pass with nothing named. Ends with one line of counts; exits 1 if that line is not good enough.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+import time
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # two processes on two cores
+
+import flashkit  # noqa: F401  comes before triton
+from tests.labs import mutants_00, mutants_03
+from tests.labs.correct_variants import NAMES, exercise_of
+from tests.labs.judging import Judgement, is_misnamed, is_named, judge, judge_mutant
+
+SINGLE = mutants_00.MUTANTS + mutants_03.MUTANTS
+PROCESSES = 2
+UNNAMED_SHARE = 0.05
+
+
+def main() -> int:
+    started = time.perf_counter()
+    with multiprocessing.get_context("spawn").Pool(PROCESSES) as pool:
+        correct = pool.map_async(_judge_variant, NAMES, chunksize=1)
+        planted = SINGLE + mutants_03.TWO_FAULTS + mutants_03.EQUIVALENT
+        judged = dict(zip(planted, pool.map(judge_mutant, planted, chunksize=1), strict=True))
+        variants = dict(zip(NAMES, correct.get(), strict=True))
+    accused = [*_show_mutants(judged), *_show_variants(variants)]
+    print(f"\n{time.perf_counter() - started:.0f} s")
+    line, good = summary(judged, variants)
+    print(line)
+    return 0 if good and not accused else 1
+
+
+def summary(judged: dict, variants: dict[str, Judgement]) -> tuple[str, bool]:
+    planted = SINGLE + mutants_03.TWO_FAULTS
+    caught = sum(judged[m].caught for m in planted)
+    named = sum(is_named(m, judged[m]) for m in SINGLE)
+    misnamed = sum(is_misnamed(m, judged[m]) for m in planted)
+    passed = sum(_passes(j) for j in variants.values())
+    good = caught == len(planted) and not misnamed and passed == len(variants)
+    good = good and named >= (1 - UNNAMED_SHARE) * len(SINGLE)
+    return (
+        f"kill matrix: {caught}/{len(planted)} caught, {named}/{len(SINGLE)} named, {misnamed} misnamed, "
+        f"{passed}/{len(variants)} correct variants pass"
+    ), good
+
+
+def _judge_variant(name: str) -> Judgement:
+    return judge(exercise_of(name), name)
+
+
+def _passes(judgement: Judgement) -> bool:
+    return judgement.verdict == "right" and not judgement.named
+
+
+def _show_mutants(judged: dict) -> list:
+    """Print the tables of mutants; return the equivalent ones that were accused."""
+    _row("exercise", "planted fault", "base", "caught by", "named as")
+    for mutant in SINGLE + mutants_03.TWO_FAULTS:
+        j = judged[mutant]
+        named = " or ".join(j.named) or ("-" if j.caught else "NOT CAUGHT")
+        remark = "  MISNAMED" if is_misnamed(mutant, j) else "" if is_named(mutant, j) else "  (not named)"
+        remark = "" if len(mutant.faults) > 1 and not is_misnamed(mutant, j) else remark
+        _row(mutant.exercise, mutant.fault, mutant.base, j.caught_by, named + remark)
+    print("\nequivalent mutants: they look like a fault and are right")
+    for mutant in mutants_03.EQUIVALENT:
+        verdict = judged[mutant].verdict + ("" if _passes(judged[mutant]) else "  ACCUSED")
+        print(f"  {mutant.exercise:10} {mutant.fault:25} {verdict:8} {mutant.note}")
+    return [m for m in mutants_03.EQUIVALENT if not _passes(judged[m])]
+
+
+def _show_variants(variants: dict[str, Judgement]) -> list[str]:
+    print("\ncorrect variants")
+    for name, j in variants.items():
+        over = f"over budget: {', '.join(j.over_budget)}" if j.over_budget else ""
+        print(f"  {name:28} {j.verdict:8} {' or '.join(j.named) or 'nothing named':14} {over}")
+    return [name for name, j in variants.items() if not _passes(j)]
+
+
+def _row(*cells: str) -> None:
+    print("{:10} {:48} {:22} {:22} {}".format(*cells), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
