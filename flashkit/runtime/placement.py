@@ -19,13 +19,17 @@ HUGE_STRIDE = 2**30 + 64  # two of them wrap a signed 32-bit offset
 
 
 def strides_of(shape: tuple[int, ...], layout: str) -> tuple[int, ...]:
-    """Element strides of a layout. The last dimension is always contiguous.
+    """Element strides of a layout. The last dimension is contiguous, but for ``expanded``.
 
     contiguous  row-major
     bshd        a (B, S, H, D) allocation seen as (B, H, S, D), as PyTorch models hand it over
     padded      every row, head and batch followed by a gap
     huge        the first dimension's stride is over 2**30 elements, so that 32-bit offsets wrap
+    one-row     every row is the same row in memory: all strides 0 but the last
+    expanded    every element is the same number in memory: all strides 0, as ``o.sum().backward()`` gives
     """
+    if layout in ("one-row", "expanded"):
+        return (*[0] * (len(shape) - 1), int(layout == "one-row"))
     order = list(range(len(shape)))
     if layout == "bshd" and len(shape) == 4:
         order = [0, 2, 1, 3]
@@ -50,7 +54,8 @@ def place(argument: Argument, device: str = "cpu") -> torch.Tensor:
     else:
         storage = torch.full((extent + 2 * GUARD,), float("nan"), dtype=values.dtype, device=device)
     tensor = torch.as_strided(storage, tuple(values.shape), strides, GUARD)
-    tensor.copy_(values)
+    distinct = tuple(slice(None if stride else 1) for stride in strides)
+    tensor[distinct].copy_(values[distinct])  # PyTorch refuses to write one number through many elements
     return tensor
 
 

@@ -20,7 +20,6 @@ from flashkit.runtime.explain import Explanation, explain
 from flashkit.runtime.placement import TORCH_DTYPES, place
 from flashkit.runtime.source import is_installed
 
-
 PLAIN = ("number", "text")  # what a function may return that no kernel has to have stored
 
 
