@@ -105,7 +105,7 @@ def _program(program: tuple) -> str:
 
 def _says(record, event) -> str:
     span = f"rows {event.lowest_row} to {event.highest_row}" if event.lowest_row != event.highest_row else ""
-    where = f"{span or f'row {event.lowest_row}'} of {event.tensor}"
+    where = f"{span or f'row {event.lowest_row}'} of {event.tensor.removesuffix('_ptr')}"
     text = f"Program ({_program(event.program)}) {VERB[event.access]} {where}, {size(event.bytes)}"
     line = _source(record.launches[event.launch].kernel, event.lineno)
     return f"{text}: line {event.lineno}, {line}" if line else f"{text}."
@@ -150,14 +150,15 @@ class _Drawing:
         if tensor not in self.rows:
             return
         across, rows = w > h, self.rows[tensor]
-        frame.rect(f"strip {name}", x, y, w, h, name.upper(), fill=ROLE[name], strength=PALE, bold=True)
         moving = event is not None and event.tensor == tensor
         span = sorted((event.lowest_row, event.highest_row)) if moving else held.get(tensor)
-        if span is None:
+        label = "" if span else name.upper()
+        frame.rect(f"strip {name}", x, y, w, h, label, fill=ROLE[name], strength=PALE, bold=True)
+        if not span:
             return
         start, length = span[0] / rows, (span[1] - span[0] + 1) / rows
         place = (x + start * w, y, length * w, h) if across else (x, y + start * h, w, length * h)
-        text = name.upper() if length > 0.15 else ""
+        text = name.upper() if min(place[2:]) >= 24 else ""
         frame.rect(f"rows {name}", *place, text, fill=ROLE[name], bold=True, stroke=4 if moving else 1.5)
 
     def _tiles(self, frame: Frame, view: View, held) -> None:
@@ -189,8 +190,9 @@ class _Drawing:
         )
         loaded, stored = (size(sums[tensor]) if tensor in sums else "–" for sums in (view.loaded, view.stored))
         moving = event is not None and event.tensor == tensor
-        role = ROLE.get(tensor.removesuffix("_ptr"), "")
-        for (head, width), text in zip(COLUMNS, (tensor, loaded, times, stored), strict=True):
+        label = tensor.removesuffix("_ptr")
+        role = ROLE.get(label, "")
+        for (head, width), text in zip(COLUMNS, (label, loaded, times, stored), strict=True):
             style = {"fill": role, "strength": 1 if moving else PALE} if head == "tensor" and role else {}
             frame.rect(f"{head} {tensor}", x, y, width, ROW, text, size=17, bold=moving, **style)
             x += width
