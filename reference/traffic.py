@@ -1,7 +1,7 @@
 """The traffic ledger: bytes that an attention algorithm moves between HBM and the chip, tensor by tensor.
 
 Every request counts, also for data that a cache may hold; elements that do not exist (tails) do not. Sources:
-Dao et al. 2022, Algorithms 0 and 1 and Theorem 2; Dao 2023, Algorithm 1.
+Dao et al. 2022, Algorithms 0, 1, 3 and 4 and Theorem 2; Dao 2023, Algorithm 1.
 """
 
 from __future__ import annotations
@@ -105,9 +105,8 @@ def fused_softmax(s: Shape) -> list[Entry]:
 
 def fa1(s: Shape) -> list[Entry]:
     """FlashAttention 1's order: K_j and V_j read once; Q_i read and O_i, l_i, m_i read and written at every visit."""
-    keys, rows = s.heads * s.N_k, 0
-    for i in range(s.query_tiles):
-        rows += s.heads * s.visited(i) * s.rows(i)
+    keys = s.heads * s.N_k
+    rows = s.heads * sum(s.visited(i) * s.rows(i) for i in range(s.query_tiles))
     return [
         Entry("outer loop", "k", read=keys * s.d * s.itemsize),
         Entry("outer loop", "v", read=keys * s.d_v * s.itemsize),
@@ -131,6 +130,48 @@ def fa2(s: Shape) -> list[Entry]:
     ]
 
 
+def naive_backward(s: Shape) -> list[Entry]:
+    """Algorithm 3: dV, dP, dS, dQ and dK as five kernels, each reading its operands once; P, dP and dS lie in HBM."""
+    whole = s.heads * s.N_q * s.N_k * s.itemsize
+    q, k = s.heads * s.N_q * s.d * s.itemsize, s.heads * s.N_k * s.d * s.itemsize
+    v, o = s.heads * s.N_k * s.d_v * s.itemsize, s.heads * s.N_q * s.d_v * s.itemsize
+    return [
+        Entry("dV = P^T dO", "p", read=whole),
+        Entry("dV = P^T dO", "do", read=o),
+        Entry("dV = P^T dO", "dv", written=v),
+        Entry("dP = dO V^T", "do", read=o),
+        Entry("dP = dO V^T", "v", read=v),
+        Entry("dP = dO V^T", "dp", written=whole),
+        Entry("dS = P (dP - D)", "p", read=whole),
+        Entry("dS = P (dP - D)", "dp", read=whole),
+        Entry("dS = P (dP - D)", "ds", written=whole),
+        Entry("dQ = dS K", "ds", read=whole),
+        Entry("dQ = dS K", "k", read=k),
+        Entry("dQ = dS K", "dq", written=q),
+        Entry("dK = dS^T Q", "ds", read=whole),
+        Entry("dK = dS^T Q", "q", read=q),
+        Entry("dK = dS^T Q", "dk", written=k),
+    ]
+
+
+def fa1_backward(s: Shape) -> list[Entry]:
+    """Algorithm 4: K_j, V_j read and dK_j, dV_j written once; Q, O, dO, l, m read and dQ read and written at a visit."""
+    keys = s.heads * s.N_k
+    rows = s.heads * sum(s.visited(i) * s.rows(i) for i in range(s.query_tiles))
+    return [
+        Entry("outer loop", "k", read=keys * s.d * s.itemsize),
+        Entry("outer loop", "v", read=keys * s.d_v * s.itemsize),
+        Entry("outer loop", "dk", written=keys * s.d * s.itemsize),
+        Entry("outer loop", "dv", written=keys * s.d_v * s.itemsize),
+        Entry("inner loop", "q", read=rows * s.d * s.itemsize),
+        Entry("inner loop", "o", read=rows * s.d_v * s.itemsize),
+        Entry("inner loop", "do", read=rows * s.d_v * s.itemsize),
+        Entry("inner loop", "dq", read=rows * s.d * s.itemsize, written=rows * s.d * s.itemsize),
+        Entry("inner loop", "l", read=rows * s.statistics),
+        Entry("inner loop", "m", read=rows * s.statistics),
+    ]
+
+
 ALGORITHMS: dict[str, Callable[[Shape], list[Entry]]] = {
     "naive": naive,
     "fused softmax": fused_softmax,
@@ -150,6 +191,16 @@ def by_tensor(entries: list[Entry]) -> dict[str, int]:
     for entry in entries:
         sums[entry.tensor] = sums.get(entry.tensor, 0) + entry.read + entry.written
     return sums
+
+
+def matmul_flops(s: Shape, products: int = 2) -> int:
+    """FLOP of ``products`` matrix products of N_q x N_k x d, no mask: 2 forward, 5 backward (4 if P was kept).
+
+    For d_v != d the forward's two are N_q N_k (d + d_v) multiply-adds; the others are not told apart here.
+    """
+    if s.d_v != s.d and products != 2:
+        raise ValueError(f"with d_v={s.d_v} and d={s.d} only the forward's 2 products are counted, not {products}")
+    return s.heads * s.N_q * s.N_k * (s.d + s.d_v) * products
 
 
 def fa1_blocks(M: int, d: int) -> tuple[int, int]:

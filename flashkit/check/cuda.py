@@ -23,6 +23,8 @@ def observe(exercise: Exercise, function: Callable, cases: Sequence[Case], show:
     outcome = run(function, exercise.call(cases[0]), show=show)
     if not outcome.problem:
         outcome.problem = _launch_problem(outcome)
+    if not outcome.problem:
+        outcome.problem = _blank(outcome, function)
     if outcome.problem:
         return [Observation(cases[0], judge(exercise, cases[0]), outcome)], [], None
     text, threads, kernel = outcome.texts["source"], int(outcome.outputs["threads"]), exercise.cuda
@@ -33,6 +35,16 @@ def observe(exercise: Exercise, function: Callable, cases: Sequence[Case], show:
     timed = {k: v for k, v in kernel.launch(kernel.timed, threads).items() if k != "values"}
     done = cuda_run.run(text, kernel.name, launches, {**timed, **kernel.timed.sizes})
     return _observations(exercise, cases, done), pending, done
+
+
+def _blank(outcome: Outcome, function: Callable) -> Problem | None:
+    """The release's stub, which no C++ compiler would explain."""
+    source = cuda_gate.source_of(outcome.texts["source"], "", function)
+    for line in source.lines:
+        if line.text.strip().startswith("raise NotImplementedError"):
+            sentence = "This blank is not filled in yet: replace it by your own code."
+            return Problem("crashed", sentence, where=line.where, lineno=line.lineno, line=line.text)
+    return None
 
 
 def _launch_problem(outcome: Outcome) -> Problem | None:

@@ -17,7 +17,9 @@ from pathlib import Path
 
 IMPORTS = "imports"
 KERNEL = "kernel-"  # followed by the grade id of the exercise
-MARKER = re.compile(r"^[ \t]*### (BEGIN|END) SOLUTION[ \t]*\n?", re.MULTILINE)
+GIVEN = "given-"  # code that a lab gives, such as the forward that lab 04 differentiates
+USES_ABOVE = "uses-cells-above"
+MARKER = re.compile(r"^[ \t]*(?:// )?### (BEGIN|END) SOLUTION[ \t]*\n?", re.MULTILINE)
 
 _modules: list[str] = []
 _folder: tempfile.TemporaryDirectory | None = None  # lives as long as the process: Triton reads sources late
@@ -30,15 +32,23 @@ class CellError(Exception):
 def solution_source(path: str | Path, exercise_id: str) -> str:
     """The imports and the kernel cell of an exercise as one module's text, without nbgrader's solution markers.
 
+    A kernel cell with the tag ``uses-cells-above`` comes with the given and kernel cells above it.
     ``path`` is a lab's notebook: the teacher's source, a release or a submission. Raises CellError.
     """
-    cells = graded_cells(path)
-    parts = []
-    for grade_id in (IMPORTS, KERNEL + exercise_id.replace(".", "-")):
+    cells, wanted = graded_cells(path), KERNEL + exercise_id.replace(".", "-")
+    for grade_id in (IMPORTS, wanted):
         if grade_id not in cells:
             raise CellError(f"{path} has no cell with the grade id {grade_id!r}; there are {', '.join(cells)}.")
-        parts.append(MARKER.sub("", cells[grade_id]).strip("\n"))
-    return "\n\n\n".join(parts) + "\n"
+    above = list(cells)[: list(cells).index(wanted)] if wanted in _tagged(path) else []
+    used = [IMPORTS, *(name for name in above if name.startswith((KERNEL, GIVEN))), wanted]
+    return "\n\n\n".join(MARKER.sub("", cells[name]).strip("\n") for name in used) + "\n"
+
+
+def _tagged(path: str | Path) -> set[str]:
+    """Grade ids of the cells that use what the cells above them define."""
+    cells = json.loads(Path(path).read_text(encoding="utf-8"))["cells"]
+    tagged = (c["metadata"] for c in cells if USES_ABOVE in c["metadata"].get("tags", ()))
+    return {metadata.get("nbgrader", {}).get("grade_id", "") for metadata in tagged}
 
 
 def graded_cells(path: str | Path) -> dict[str, str]:

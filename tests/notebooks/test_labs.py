@@ -10,7 +10,9 @@ from tests.notebooks.execution import ROOT, execute
 
 LABS = sorted(path.parent.name for path in (ROOT / "solutions").glob("*/*.ipynb"))
 STUB = "# YOUR CODE HERE\nraise NotImplementedError()"
-REGION = re.compile(r"^([ \t]*)### BEGIN SOLUTION\n.*?^[ \t]*### END SOLUTION$", re.MULTILINE | re.DOTALL)
+REGION = re.compile(
+    r"^([ \t]*)(?:// )?### BEGIN SOLUTION\n.*?^[ \t]*(?:// )?### END SOLUTION$", re.MULTILINE | re.DOTALL
+)
 
 
 def read(folder: str, lab: str):
@@ -55,8 +57,9 @@ def test_a_release_holds_no_answer_no_hidden_test_and_no_output(lab):
 @pytest.mark.parametrize("lab", LABS)
 def test_every_blank_says_its_size_and_every_cell_of_the_frame_is_locked(lab):
     for cell in read("solutions", lab).cells:
-        before = [part.rstrip().splitlines()[-1] for part in cell.source.split("### BEGIN SOLUTION")[:-1]]
-        assert all(re.search(r"# .*\d+ lines?\b", line) for line in before), (cell.id, before)
+        parts = re.split(r"(?:// )?### BEGIN SOLUTION", cell.source)[:-1]
+        before = [part.rstrip().splitlines()[-1] for part in parts]
+        assert all(re.search(r"(#|//) .*\d+ lines?\b", line) for line in before), (cell.id, before)
         if cell.cell_type == "code":
             nbgrader = cell.metadata.nbgrader
             assert nbgrader.locked != nbgrader.solution and re.fullmatch(r"[\w-]+", nbgrader.grade_id)

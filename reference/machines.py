@@ -1,0 +1,65 @@
+"""GPUs as plain data: peak rates, sizes and where the numbers come from; and the roofline that follows from them.
+
+Peaks are of dense fp16/bf16 tensor-core products with fp32 accumulation, in TFLOP/s (1e12); bandwidths in TB/s (1e12).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Machine:
+    """tflops, hbm_tbs: see the module; shared: KiB of shared memory an SM; l2: MiB; ``measured`` tells it from a peak."""
+
+    name: str
+    tflops: float
+    hbm_tbs: float
+    sms: int
+    shared: int
+    l2: int
+    source: str
+    measured: bool = False
+
+    @property
+    def balance(self) -> float:
+        """FLOP a byte at which the roofline bends: below it memory is the limit, above it arithmetic."""
+        return self.tflops / self.hbm_tbs
+
+    def attainable(self, intensity: float) -> float:
+        """TFLOP/s that ``intensity`` FLOP a byte allow: Williams, Waterman and Patterson 2009."""
+        return min(self.tflops, intensity * self.hbm_tbs)
+
+    def seconds(self, flop: float, bytes: float) -> float:
+        """The least time for this much arithmetic and traffic when both overlap perfectly."""
+        return max(flop / self.tflops, bytes / self.hbm_tbs) / 1e12
+
+
+MACHINES = (
+    Machine("T4", 65.0, 0.320, 40, 64, 4, "NVIDIA Turing whitepaper, Tesla T4 table"),
+    Machine("A100", 312.0, 2.039, 108, 164, 40, "NVIDIA A100 datasheet, 80 GB SXM"),
+    Machine("RTX 4090", 165.2, 1.008, 128, 100, 72, "NVIDIA Ada whitepaper, fp32 accumulation"),
+    Machine("H100", 989.4, 3.35, 132, 228, 50, "NVIDIA H100 datasheet, SXM"),
+    Machine("H200", 989.4, 4.8, 132, 228, 50, "NVIDIA H200 datasheet, SXM"),
+    Machine("B200", 2250.0, 8.0, 148, 228, 126, "NVIDIA HGX B200 datasheet, a GPU of eight"),
+    Machine("H200 measured", 803.0, 4.30, 132, 228, 50, "bf16 matmul, and a copy (read + written)", True),
+)
+MACHINE = {machine.name: machine for machine in MACHINES}
+
+
+@dataclass(frozen=True)
+class Level:
+    """One level of the memory pyramid: bytes of the whole chip, and TB/s (None: not published)."""
+
+    name: str
+    bytes: int
+    tbs: float | None
+    source: str
+
+
+PYRAMID = (  # of the H100
+    Level("registers", 132 * 256 * 2**10, None, "256 KiB an SM"),
+    Level("shared memory", 132 * 228 * 2**10, 31.0, "FlashAttention-3, table 1; 132 SMs x 128 B x 1.83 GHz"),
+    Level("L2", 50 * 2**20, 12.0, "FlashAttention-3, table 1"),
+    Level("HBM", 80 * 10**9, 3.35, "FlashAttention-3, table 1"),
+)
