@@ -13,11 +13,13 @@ from flashkit import exercises
 from flashkit.check import cuda
 from flashkit.check.compare import judge
 from flashkit.check.diagnose import Diagnosis, Observation, diagnose, where
+from flashkit.check.gpu_machine import ChildReport, check_on_gpu
 from flashkit.check.report import Report
 from flashkit.check.score import bytes_requested, points
 from flashkit.check.timing import TimeReport
 from flashkit.exercises.contract import Case, Exercise
 from flashkit.instruments import compile_gate
+from flashkit.instruments.hooks import interpreting
 from flashkit.runtime.call import Outcome, Problem
 from flashkit.runtime.explain import explain_compile
 from flashkit.runtime.runner import from_explanation, run
@@ -25,15 +27,18 @@ from flashkit.runtime.runner import from_explanation, run
 COMPILE_SECONDS = 60.0
 
 
-def check(id: str, function: Callable, cases: Sequence[Case] | None = None, show: bool = True) -> Report:
+def check(id: str, function: Callable, cases: Sequence[Case] | None = None, show: bool = True) -> Report | ChildReport:
     """Judge ``function`` as exercise ``id`` on its public cases (or on ``cases``) and return a :class:`Report`.
 
     Runs in this process, so that prints and breakpoints work. ``show=False`` keeps what it prints out of sight.
+    Where Triton compiles for a GPU, the public cases are judged in children instead, and the report is theirs.
     Never raises for what student code does; a wrong id or something that is no function is one clear line.
     """
     exercise = find(id)
     if not callable(function):
         raise TypeError(f"check({id!r}, ...) wants your function, but got {type(function).__name__}: {function!r:.60}")
+    if exercise.cuda is None and "compiles" in exercise.shares and not interpreting():
+        return check_on_gpu(id, function, float(exercise.points))
     if exercise.cuda is not None:
         observations, pending, _ = cuda.observe(exercise, function, cases or exercise.cases, show)
     else:

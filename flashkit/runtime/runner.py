@@ -33,20 +33,17 @@ def run(function: Callable, call: Call, undefined: float | None = math.nan, show
     inputs = {name: place(argument) for name, argument in call.tensors.items()}
     before = {name: tensor.clone() for name, tensor in inputs.items()}
     gradients.ask(inputs, call)
-    passed = [tensor for name, tensor in inputs.items() if name != call.upstream]
     result, derived, meter = None, (), Meter(names=inputs, undefined=undefined)
     with capture(show) as printed:
         try:
             guard.refuse_oracle_globals(function)
             with guard.no_oracle_imports(), deadline(call.seconds), meter:
-                result = function(*passed, **call.options)
-                if call.upstream:
-                    derived = gradients.take(_first(result), inputs, call)
+                result, derived = invoke(function, inputs, call)
         except KeyboardInterrupt:
             raise
         except BaseException as error:
             outcome.problem = problem_of(error, call.seconds)
-    tensors, shape_problem = (None, None) if outcome.problem else _all_outputs(result, derived, call, inputs)
+    tensors, shape_problem = (None, None) if outcome.problem else outputs_of(result, derived, call, inputs)
     by_kernel = {r.name: tensors[r.name] for r in call.returns if r.dtype not in PLAIN} if tensors else {}
     record = meter.finish(outputs=by_kernel)
     _copy_record(record, outcome)
@@ -59,6 +56,13 @@ def run(function: Callable, call: Call, undefined: float | None = math.nan, show
         outcome.outputs = {name: t.detach().double().cpu().numpy() for name, t in arrays.items()}
     outcome.printed, outcome.seconds = printed.text, time.perf_counter() - started
     return outcome
+
+
+def invoke(function: Callable, inputs: dict[str, torch.Tensor], call: Call) -> tuple[object, tuple]:
+    """What the function returns, and the gradients of its first output where the call asks for them."""
+    passed = [tensor for name, tensor in inputs.items() if name != call.upstream]
+    result = function(*passed, **call.options)
+    return result, gradients.take(_first(result), inputs, call) if call.upstream else ()
 
 
 def _copy_record(record: Record, outcome: Outcome) -> None:
@@ -116,7 +120,7 @@ def _student_frame(error: BaseException) -> tuple[str, int, str]:
 # ---- what came back -------------------------------------------------------------------------------------
 
 
-def _all_outputs(result, derived, call: Call, inputs) -> tuple[dict | None, Problem | None]:
+def outputs_of(result, derived, call: Call, inputs) -> tuple[dict | None, Problem | None]:
     """What the function returned, then what autograd derived from it."""
     tensors, problem = _outputs_of(result, call.returned, inputs)
     if problem or not call.gradients:

@@ -1,0 +1,93 @@
+"""check() on a machine with a GPU: two children, since Triton is either interpreted or compiled in a process.
+
+The first judges the kernel in the interpreter, as on any machine. Only what it finds right is launched compiled, in
+the second, under a deadline: a kernel that leaves its tensors would end this process's CUDA context.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from flashkit.runtime.source import SourceError, collect
+
+SECONDS = 120  # for a child: start, interpreter or compiler, and all cases
+
+
+@dataclass
+class ChildReport:
+    """A report that was made in a child: what :class:`flashkit.check.report.Report` says, as plain data."""
+
+    verdict: str
+    mistake: str
+    points: float
+    out_of: float
+    pending: list[str]
+    text: str
+    html: str = field(repr=False, default="")
+
+    def __str__(self) -> str:
+        return self.text
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return self.html
+
+
+def check_on_gpu(id: str, function: Callable, out_of: float) -> ChildReport:
+    """Judge ``function`` interpreted, then, if it is right, compiled on this GPU."""
+    try:
+        source = collect(function)
+    except SourceError as error:
+        return _not_judged(out_of, f"? {id} not judged: {error}")
+    with tempfile.TemporaryDirectory(prefix="flashkit-check-") as folder:
+        module = Path(folder) / "answer.py"
+        module.write_text(source.text)
+        told = _ask("interpreted", id, module, source.name)
+        if told is None:
+            return _not_judged(out_of, f"? {id} not judged: the interpreter gave no answer within {SECONDS} s.")
+        report = ChildReport(**told)
+        return _with_gpu(report, _ask("compiled", id, module, source.name)) if report.verdict == "right" else report
+
+
+def _ask(how: str, id: str, module: Path, name: str) -> dict | None:
+    """What the child ``python -m flashkit.check.child`` answers, or None if it died or took too long."""
+    environment = dict(os.environ)
+    if how == "interpreted":
+        environment |= {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
+    answer = module.with_suffix(f".{how}.json")
+    command = [sys.executable, "-m", "flashkit.check.child", how, id, str(module), name, str(answer)]
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parents[2]), os.getenv("PYTHONPATH")]))
+    try:
+        subprocess.run(command, env=environment, timeout=SECONDS, stdin=subprocess.DEVNULL)
+    except subprocess.TimeoutExpired:
+        return None
+    return json.loads(answer.read_text()) if answer.exists() else None
+
+
+def _with_gpu(report: ChildReport, told: dict | None) -> ChildReport:
+    """The report with what the GPU said; an answer that is wrong there is wrong."""
+    if told is None:
+        told = {"right": False, "sentence": f"Compiled, it ended its process or gave no answer within {SECONDS} s."}
+    if told["right"]:
+        report.pending = [item for item in report.pending if "time" in item]
+    else:
+        report.verdict, report.points = "wrong", 0.0
+        for told_right, told_wrong in (("✓ ", "✗ "), (" right: ", " wrong on this GPU: ")):
+            report.text = report.text.replace(told_right, told_wrong, 1)
+            report.html = report.html.replace(told_right, told_wrong, 1)
+    report.text += f"\nOn this GPU: {told['sentence']}"
+    report.html += f"<p><b>On this GPU:</b> {html.escape(told['sentence'])}</p>"
+    return report
+
+
+def _not_judged(out_of: float, text: str) -> ChildReport:
+    return ChildReport("not judged", "", 0.0, out_of, ["everything"], text, f"<p>{html.escape(text)}</p>")

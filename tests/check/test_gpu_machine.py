@@ -1,0 +1,50 @@
+"""check() where Triton compiles: two children. The compiled one needs a GPU, so here its answer is given."""
+
+import flashkit  # noqa: F401  first: without a GPU it switches Triton's interpreter on
+import pytest
+
+from flashkit.check import gpu_machine
+from tests.labs.kernels import load
+
+RIGHT = load("03.tile", "solution")
+
+
+@pytest.fixture
+def gpu_says(monkeypatch):
+    """Lets the interpreted child run for real and answers for the compiled one."""
+    ask = gpu_machine._ask
+
+    def install(told):
+        monkeypatch.setattr(gpu_machine, "_ask", lambda how, *rest: told if how == "compiled" else ask(how, *rest))
+
+    return install
+
+
+def test_a_kernel_right_in_both_children_keeps_its_points(gpu_says):
+    gpu_says({"right": True, "sentence": "compiled and right on 8 of 8 public cases."})
+    report = gpu_machine.check_on_gpu("03.tile", RIGHT, 10.0)
+    assert (report.verdict, report.points, report.mistake) == ("right", 10.0, "")
+    assert "compiled and right on 8 of 8" in str(report) and "compiled and right" in report._repr_html_()
+    assert report.pending == ["time on a GPU"]
+
+
+def test_a_kernel_that_only_the_interpreter_finds_right_gets_nothing(gpu_says):
+    gpu_says(None)
+    report = gpu_machine.check_on_gpu("03.tile", RIGHT, 10.0)
+    assert (report.verdict, report.points) == ("wrong", 0.0)
+    assert str(report).startswith("✗ 03.tile wrong on this GPU") and "ended its process" in str(report)
+
+
+def test_a_mistake_is_named_by_the_interpreted_child_and_never_launched_compiled(gpu_says):
+    gpu_says({"right": True, "sentence": "must not be asked"})
+    wrong = load("03.tile", "solution", (("tl.trans(K_j)", "tl.trans(K_j + 0.0)"), ("* scale", "* 1.0")))
+    report = gpu_machine.check_on_gpu("03.tile", wrong, 10.0)
+    assert (report.verdict, report.mistake, report.points) == ("wrong", "scale-missing", 0.0)
+    assert "must not be asked" not in str(report)
+
+
+def test_a_function_whose_source_is_gone_is_not_judged():
+    scope = {}
+    exec("def answer(q, k, v, block_q, block_k):\n    return q", scope)
+    report = gpu_machine.check_on_gpu("03.tile", scope["answer"], 10.0)
+    assert report.verdict == "not judged" and report.points == 0.0 and "not judged" in str(report)
