@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Machine:
-    """tflops, hbm_tbs: see the module; shared: KiB of shared memory an SM; l2: MiB; ``measured`` tells it from a peak."""
+    """Peak rates as the module says, SMs, KiB of shared memory an SM, MiB of L2; ``measured``: not a data sheet's."""
 
     name: str
     tflops: float
@@ -36,12 +36,12 @@ class Machine:
 
 
 MACHINES = (
-    Machine("T4", 65.0, 0.320, 40, 64, 4, "NVIDIA Turing whitepaper, Tesla T4 table"),
     Machine("A100", 312.0, 2.039, 108, 164, 40, "NVIDIA A100 datasheet, 80 GB SXM"),
-    Machine("RTX 4090", 165.2, 1.008, 128, 100, 72, "NVIDIA Ada whitepaper, fp32 accumulation"),
     Machine("H100", 989.4, 3.35, 132, 228, 50, "NVIDIA H100 datasheet, SXM"),
     Machine("H200", 989.4, 4.8, 132, 228, 50, "NVIDIA H200 datasheet, SXM"),
     Machine("B200", 2250.0, 8.0, 148, 228, 126, "NVIDIA HGX B200 datasheet, a GPU of eight"),
+    Machine("T4", 65.0, 0.320, 40, 64, 4, "NVIDIA Turing whitepaper, Tesla T4 table"),
+    Machine("RTX 4090", 165.2, 1.008, 128, 100, 72, "NVIDIA Ada whitepaper, fp32 accumulation"),
     Machine("H200 measured", 803.0, 4.30, 132, 228, 50, "bf16 matmul, and a copy (read + written)", True),
 )
 MACHINE = {machine.name: machine for machine in MACHINES}

@@ -155,7 +155,7 @@ def naive_backward(s: Shape) -> list[Entry]:
 
 
 def fa1_backward(s: Shape) -> list[Entry]:
-    """Algorithm 4: K_j, V_j read and dK_j, dV_j written once; Q, O, dO, l, m read and dQ read and written at a visit."""
+    """Algorithm 4: K_j, V_j read and dK_j, dV_j written once; Q, O, dO, l, m, dQ read and dQ written at a visit."""
     keys = s.heads * s.N_k
     rows = s.heads * sum(s.visited(i) * s.rows(i) for i in range(s.query_tiles))
     return [
