@@ -17,7 +17,6 @@ from pathlib import Path
 
 IMPORTS = "imports"
 KERNEL = "kernel-"  # followed by the grade id of the exercise
-GIVEN = "given-"  # code that a lab gives, such as the forward that lab 04 differentiates
 USES_ABOVE = "uses-cells-above"
 MARKER = re.compile(r"^[ \t]*(?:// )?### (BEGIN|END) SOLUTION[ \t]*\n?", re.MULTILINE)
 
@@ -32,7 +31,7 @@ class CellError(Exception):
 def solution_source(path: str | Path, exercise_id: str) -> str:
     """The imports and the kernel cell of an exercise as one module's text, without nbgrader's solution markers.
 
-    A kernel cell with the tag ``uses-cells-above`` comes with the given and kernel cells above it.
+    A kernel cell with the tag ``uses-cells-above`` comes with the kernel cells above it.
     ``path`` is a lab's notebook: the teacher's source, a release or a submission. Raises CellError.
     """
     cells, wanted = graded_cells(path), KERNEL + exercise_id.replace(".", "-")
@@ -40,7 +39,7 @@ def solution_source(path: str | Path, exercise_id: str) -> str:
         if grade_id not in cells:
             raise CellError(f"{path} has no cell with the grade id {grade_id!r}; there are {', '.join(cells)}.")
     above = list(cells)[: list(cells).index(wanted)] if wanted in _tagged(path) else []
-    used = [IMPORTS, *(name for name in above if name.startswith((KERNEL, GIVEN))), wanted]
+    used = [IMPORTS, *(name for name in above if name.startswith(KERNEL)), wanted]
     return "\n\n\n".join(MARKER.sub("", cells[name]).strip("\n") for name in used) + "\n"
 
 
