@@ -23,6 +23,7 @@ from flashkit.runtime.call import Argument, Call, Outcome, Problem, Returned
 LENGTHS = struct.Struct(">IQ")
 HEADER_LIMIT = 2**22
 BODY_LIMIT = 2**26
+SEND_SECONDS = 60.0  # a reader that does not read
 TEXT_LIMIT = 4000  # characters of any one text
 LIST_LIMIT = 64
 VERDICTS = ("crashed", "refused", "wrong")
@@ -39,6 +40,7 @@ def send(channel: socket.socket, header: Mapping[str, Any], arrays: Mapping[str,
     described = [[name, array.dtype.name, list(array.shape)] for name, array in arrays.items()]
     text = json.dumps({**header, "arrays": described}).encode()
     body = b"".join(array.tobytes() for array in arrays.values())
+    channel.settimeout(SEND_SECONDS)
     channel.sendall(LENGTHS.pack(len(text), len(body)) + text + body)
 
 
