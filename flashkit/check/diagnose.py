@@ -15,6 +15,7 @@ from flashkit.exercises.contract import Case, Exercise, Fault
 from flashkit.runtime.call import Outcome
 
 MATCH = {"fp32": 3e-4, "fp16": 5e-3, "number": 1e-9}  # relative slack of a match: roundings differ
+EXPLAINED = 0.25  # a mistake must leave at most this share of the error unexplained
 
 
 @dataclass
@@ -32,19 +33,29 @@ class Observation:
         return finding.tensor if finding is not None and finding.kind == "outside" else ""
 
     @property
+    def crashed(self) -> bool:
+        """Did the kernel stop with an error of its own? Products of unlike shapes do, in some tiles only."""
+        problem = self.outcome.problem
+        return problem is not None and problem.verdict == "crashed" and problem.finding is None
+
+    @property
     def right(self) -> bool:
         return self.outcome.problem is None and self.judge.agrees(self.outcome.outputs)
 
     @property
     def comparable(self) -> bool:
-        return bool(self.outcome.outputs) or bool(self.stopped)
+        return bool(self.outcome.outputs) or bool(self.stopped) or self.crashed
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """faults: the named mistakes that fit (one: named; two or three: "one of"); empty: several, or unknown."""
+    """faults: the named mistakes that fit (one: named; more: "one of", or all of them if ``together``).
+
+    Empty: several, or unknown.
+    """
 
     faults: tuple[Fault, ...] = ()
+    together: bool = False
 
     @property
     def name(self) -> str:
@@ -57,25 +68,38 @@ class Diagnosis:
             )
         if len(self.faults) == 1:
             return f"Your output is what you get when {self.faults[0].sentence}."
+        if self.together:
+            return "There is more than one mistake: " + "; and ".join(fault.sentence for fault in self.faults) + "."
         return "It is one of these: " + "; or ".join(fault.sentence for fault in self.faults) + "."
 
 
 def diagnose(exercise: Exercise, observations: list[Observation], rerun: Callable[[Case], Outcome]) -> Diagnosis:
     """Name the mistake behind failing observations; ``rerun`` repeats a case with undefined lanes read as 0."""
-    failing = [o for o in observations if not o.right]
-    undefined = [o for o in failing if o.outcome.undefined and not o.stopped]
-    if undefined:
-        again = {id(o): replace(o, outcome=rerun(o.case)) for o in undefined}
-        observations = [again.get(id(o), o) for o in observations]
-        if all(o.right for o in observations):
-            return _known(exercise, "other-missing")
-        failing = [o for o in observations if not o.right]
-    said = _meter_names(exercise, failing)
-    return _known(exercise, said) if said else Diagnosis(tuple(_matching(exercise, observations)))
+    undefined = [o for o in observations if not o.right and o.outcome.undefined and not o.stopped]
+    again = {id(o): replace(o, outcome=rerun(o.case)) for o in undefined}
+    if not any(_changed(o.outcome, again[id(o)].outcome) for o in undefined):
+        return Diagnosis(_named(exercise, observations))
+    missing = _known(exercise, "other-missing")
+    observations = [again.get(id(o), o) for o in observations]
+    if all(o.right for o in observations):
+        return Diagnosis(missing)
+    rest = _named(exercise, observations)
+    return Diagnosis(missing + rest, together=True) if len(rest) == 1 else Diagnosis()
 
 
-def _known(exercise: Exercise, name: str) -> Diagnosis:
-    return Diagnosis(tuple(fault for fault in exercise.faults if fault.name == name))
+def _named(exercise: Exercise, observations: list[Observation]) -> tuple[Fault, ...]:
+    """What fits every case goes before what the meter's findings suggest, which says nothing of the right cases."""
+    fits = tuple(_matching(exercise, observations))
+    return fits or _known(exercise, _meter_names(exercise, [o for o in observations if not o.right]))
+
+
+def _changed(before: Outcome, after: Outcome) -> bool:
+    """Do the outputs depend on what undefined lanes hold?"""
+    return any(not np.array_equal(x, after.outputs.get(name), equal_nan=True) for name, x in before.outputs.items())
+
+
+def _known(exercise: Exercise, name: str) -> tuple[Fault, ...]:
+    return tuple(fault for fault in exercise.faults if fault.name == name)
 
 
 def _meter_names(exercise: Exercise, failing: list[Observation]) -> str:
@@ -98,9 +122,8 @@ def _matching(exercise: Exercise, observations: list[Observation]) -> list[Fault
     if not all(o.comparable for o in observations):
         return []
     cheap_first = sorted(observations, key=lambda o: (o.right, _work(o.case)))
-    fits = [
-        fault for fault in exercise.faults if any(_explains(exercise, fault, v, cheap_first) for v in fault.variants)
-    ]
+    with np.errstate(invalid="ignore", over="ignore"):  # inf - inf where both overflow
+        fits = [f for f in exercise.faults if any(_explains(exercise, f, v, cheap_first) for v in f.variants)]
     exact = [fault for fault in fits if not fault.loose]
     return (exact or fits) if len(exact or fits) <= 3 else []
 
@@ -116,11 +139,30 @@ def _explains(exercise: Exercise, fault: Fault, variant, observations: list[Obse
 def _fits(o: Observation, predicted, loose: float) -> bool:
     """Does the mistake predict this case: the same stop, the same wrong output, or a right one?"""
     if o.stopped or "stopped" in predicted:
-        return o.stopped == predicted.get("stopped", "")
+        return o.stopped in predicted.get("stopped", ())
+    if o.crashed or "crashed" in predicted:
+        return o.crashed and "crashed" in predicted
     loose = max(loose, MATCH[o.case.dtype])
     if o.right:
         return o.judge.agrees(predicted, loose=loose)
-    return o.judge.agrees(o.outcome.outputs, predicted, loose) and not o.judge.agrees(predicted)
+    return (
+        o.judge.agrees(o.outcome.outputs, predicted, loose)
+        and not o.judge.agrees(predicted)
+        and _explains_most(o, predicted)
+    )
+
+
+def _explains_most(o: Observation, predicted) -> bool:
+    """Is what came much nearer to the prediction than to the right answer? Else any small error would fit."""
+    for name, came in o.outcome.outputs.items():
+        error, rest = _largest(came - o.judge.reference[name]), _largest(came - predicted[name])
+        if rest > max(EXPLAINED * error, float(np.max(o.judge.allowed[name], initial=0.0))):
+            return False
+    return True
+
+
+def _largest(x: np.ndarray) -> float:
+    return float(np.max(np.abs(x), initial=0.0, where=np.isfinite(x)))
 
 
 # ---- where it starts ------------------------------------------------------------------------------------

@@ -57,13 +57,16 @@ def honest(case: Case) -> list[dict[str, np.ndarray]]:
 
 
 def wrong(case: Case, variant: Variant) -> dict[str, np.ndarray]:
-    """What a kernel with this mistake returns; ``{"stopped": tensor}`` where it would read outside a tensor."""
+    """What a kernel with this mistake returns; ``{"stopped": tensors}`` where it reads outside one of them."""
     tensors = dict(zip("qkv", attention_inputs(case), strict=True))
     if variant.borrowed:
         name, owner, axes = variant.borrowed
         tensors[name] = read_with_strides_of(tensors, layouts_of(case), name, owner, axes)
         if tensors[name] is None:
-            return {"stopped": name}
+            return {"stopped": (name,)}
+    heads = case.sizes["H_q"], case.sizes["H_kv"]
+    if variant.kv_head and any(variant.kv_head(h, *heads) >= heads[1] for h in range(heads[0])):
+        return {"stopped": ("k", "v")}  # of the last batch; which of the two ends first depends on the layout
     options, steps = dict(case.options), replace(STEPS, **variant.steps)
     if variant.scale:
         options["scale"] = variant.scale(case.sizes["d"], case.sizes["d_v"], options["scale"])
@@ -81,9 +84,9 @@ def read_with_strides_of(tensors, layouts, name: str, owner: str, axes) -> np.nd
     """The values a kernel sees in a tensor if it uses the owner's strides; None if some lie outside it."""
     x = tensors[name]
     own, lent = strides_of(x.shape, layouts[name]), strides_of(tensors[owner].shape, layouts[owner])
-    if max(own) > 2**29 or max(lent) > 2**29:
-        return x if own == lent else None
-    used = [lent[axis] if axis in axes else own[axis] for axis in range(x.ndim)]
+    used = tuple(lent[axis] if axis in axes and x.shape[axis] > 1 else own[axis] for axis in range(x.ndim))
+    if used == own or max(own) > 2**29 or max(lent) > 2**29:
+        return x if used == own else None
     memory = np.full(sum((n - 1) * s for n, s in zip(x.shape, own, strict=True)) + 1, np.nan)
     memory[_addresses(x.shape, own)] = x
     read = _addresses(x.shape, used)
@@ -267,6 +270,7 @@ TILE = exercise(
         attention_case("one query, one key", 1, 1, 16, 16),
         attention_case("scores that overflow exp", 11, 29, 16, 32, values="large"),
         attention_case("all scores far below zero", 7, 32, 16, 32, values="negative"),
+        attention_case("far below zero, with a tail", 7, 23, 16, 32, values="negative"),
         attention_case("every score below any finite mask", 7, 19, 16, 32, values="trap"),
         attention_case("gaps between the rows", 13, 27, 16, 32, d=32, d_v=16, layout="padded"),
         attention_case("half precision", 21, 23, 32, 32, d_v=32, dtype="fp16"),
@@ -298,6 +302,7 @@ ROWS = exercise(
         attention_case("every tile lowers the maximum", 19, 61, 32, 16, values="falling"),
         attention_case("scores that overflow exp", 23, 47, 16, 16, values="large"),
         attention_case("all scores far below zero", 17, 64, 16, 32, values="negative"),
+        attention_case("far below zero, with a tail", 11, 43, 16, 32, values="negative"),
         attention_case("every score below any finite mask", 17, 43, 16, 32, values="trap"),
         attention_case("gaps between the rows", 29, 45, 16, 32, d=32, d_v=16, layout="padded"),
         attention_case("half precision", 41, 71, 32, 32, d_v=32, dtype="fp16"),
@@ -326,6 +331,7 @@ CAUSAL = exercise(
         attention_case("bottom-right, block_k larger", 35, 77, 16, 32, d_v=32, offset=42),
         attention_case("more keys than the diagonal reaches", 33, 90, 16, 32, offset=5),
         attention_case("rows that see no key", 45, 33, 16, 32, offset=-12),
+        attention_case("rows past the last key see all", 45, 21, 16, 16, offset=3),
         attention_case("decode: one query sees every key", 1, 51, 16, 32, offset=50),
         attention_case("a hidden key with a huge score", 37, 37, 16, 16, values="peak", offset=0),
         attention_case("every tile raises the maximum", 39, 61, 32, 16, values="rising", offset=22),

@@ -23,7 +23,7 @@ class Variant:
     """One spelling of a mistake: changed steps, or changed inputs to them.
 
     scale    (d, d_v, scale) -> the scale the kernel uses
-    kv_head  (h, H_q, H_kv) -> the K/V head it reads
+    kv_head  (h, H_q, H_kv) -> the K/V head it reads, which may lie past the last one
     borrowed (tensor, owner, axes): tensor is read with owner's strides along these axes
     """
 
@@ -41,15 +41,25 @@ def _alpha(state, m_new, base=np.exp):
     return base(state.m - finite(m_new))
 
 
-def _causal(visible_of: Callable[[Tile], np.ndarray]) -> Variant:
-    """A kernel that hides other keys than it should; the tail is masked right."""
+def either_order(*variants: Variant) -> tuple[Variant, ...]:
+    """The variants for a kernel that walks the keys from left to right, and for one from right to left."""
+    return variants + tuple(replace(v, steps={**v.steps, **BACKWARDS}) for v in variants)
+
+
+def guarded_or_not(*variants: Variant) -> tuple[Variant, ...]:
+    """The variants for a kernel that never divides by 0, and for one that does."""
+    return variants + tuple(replace(v, steps={**v.steps, "finish": _divide_unguarded}) for v in variants)
+
+
+def _causal(visible_of: Callable[[Tile], np.ndarray]) -> tuple[Variant, ...]:
+    """A kernel that hides other keys than it should, and visits what it needs for that, or what would be right."""
 
     def mask(S, tile):
         if not tile.problem.causal:
             return forward.mask(S, tile)
         return np.where(tile.inside & visible_of(tile), S, S.dtype.type(-np.inf))
 
-    return change(mask=mask, visit=lambda p, i: range(p.key_tiles))
+    return change(mask=mask, visit=lambda p, i: range(p.key_tiles)), change(mask=mask)
 
 
 def _causal_only(tile: Tile) -> np.ndarray:
@@ -58,11 +68,16 @@ def _causal_only(tile: Tile) -> np.ndarray:
     return tile.keys[None] <= tile.rows[:, None] + (p.offset if p.causal else tile.keys[-1])
 
 
-def _bound(keys_of: Callable) -> Variant:
-    """A kernel whose causal loop ends after ``keys_of(problem, i)`` keys, rounded up to tiles by it."""
+def _keys_seen(p, i: int) -> int:
+    """One past the last key that query tile i's last row may see."""
+    return min(len(p.K), max(0, (i + 1) * p.block_q + p.offset)) if p.causal else len(p.K)
+
+
+def _bound(tiles_of: Callable) -> Variant:
+    """A kernel whose causal loop visits ``tiles_of(problem, i)`` key tiles."""
 
     def visit(p, i):
-        return range(min(p.key_tiles, max(0, keys_of(p, i)))) if p.causal else forward.visit(p, i)
+        return range(min(p.key_tiles, max(0, tiles_of(p, i)))) if p.causal else forward.visit(p, i)
 
     return change(visit=visit)
 
@@ -71,8 +86,27 @@ def _divide_unguarded(state: State):
     return state.acc / state.l[:, None], state.m + np.log(state.l)
 
 
+def _lse_of_positive(state: State):
+    """lse is -inf unless l > 0, so that a NaN shows in the output only."""
+    O, lse = forward.finish(state)
+    return O, np.where(state.l > 0, lse, -np.inf)
+
+
 def _hidden_as(value: float):
     return lambda S, tile: np.where(tile.visible, S, S.dtype.type(value))
+
+
+def _hidden_by_adding(value: float):
+    """A finite bias is added to scores that the causal mask hides; the tail is masked right."""
+    return lambda S, tile: np.where(
+        tile.inside, S + np.where(tile.visible, S.dtype.type(0), S.dtype.type(value)), S.dtype.type(-np.inf)
+    )
+
+
+def _forget_where_nothing_is_seen(s, m):
+    """alpha is set to 0 where m_new is -inf, as a guard; with a tile's own maximum that drops the old sums."""
+    alpha = np.where(np.isneginf(m), m.dtype.type(0), _alpha(s, m))
+    return State(m, alpha * s.l, alpha[:, None] * s.acc)
 
 
 def _summed_low(state, P, tile):
@@ -84,6 +118,11 @@ def _summed_low(state, P, tile):
 def _normalised(state, P, tile):
     right = forward.accumulate(state, P, tile)
     return replace(right, acc=right.acc / right.l[:, None])
+
+
+def _normalised_guarded(state, P, tile):
+    right = forward.accumulate(state, P, tile)
+    return replace(right, acc=right.acc / np.where(right.l == 0, right.l.dtype.type(1), right.l)[:, None])
 
 
 def _exp2(lse):
@@ -115,25 +154,25 @@ FAULTS = (
         "rescale-numerator-only",
         "the old numerator is rescaled by alpha but the old denominator is not",
         "Both running sums were built with the old maximum. What must happen to each when it changes?",
-        (change(rescale=lambda s, m: State(m, s.l, _alpha(s, m)[:, None] * s.acc)),),
+        either_order(change(rescale=lambda s, m: State(m, s.l, _alpha(s, m)[:, None] * s.acc))),
     ),
     Fault(
         "rescale-denominator-only",
         "the old numerator is not rescaled by alpha, only the denominator is",
         "acc was built with the old maximum too. Compare how you update l and how you update acc.",
-        (change(rescale=lambda s, m: State(m, _alpha(s, m) * s.l, s.acc)),),
+        either_order(change(rescale=lambda s, m: State(m, _alpha(s, m) * s.l, s.acc))),
     ),
     Fault(
         "rescale-neither",
         "neither old sum is rescaled when the maximum grows",
         "What do exp(s - 2) and exp(s - 3) have in common? Old sums must move to the new frame first.",
-        (change(rescale=lambda s, m: State(m, s.l, s.acc)),),
+        either_order(change(rescale=lambda s, m: State(m, s.l, s.acc))),
     ),
     Fault(
         "rescale-inverse",
         "alpha is upside down: exp(m_new - m_old) instead of exp(m_old - m_new)",
         "alpha must be at most 1: a larger maximum makes old weights smaller.",
-        (
+        either_order(
             change(rescale=lambda s, m: _inverse(s, m, True)),
             change(rescale=lambda s, m: _inverse(s, m, False)),
         ),
@@ -142,8 +181,9 @@ FAULTS = (
         "own-max",
         "a tile's own maximum is used where the running maximum belongs",
         "m_new is the maximum of the old m and this tile's row maximum.",
-        (
+        either_order(
             change(new_max=lambda m, S, tile: S.max(axis=1)),
+            change(new_max=lambda m, S, tile: S.max(axis=1), rescale=_forget_where_nothing_is_seen),
             change(new_max=lambda m, S, tile: S.max(axis=1), **RAW_ALPHA),
             change(new_max=lambda m, S, tile: S.max(axis=1), **RAW_ALPHA, **RAW_WEIGHTS),
             change(weights=lambda S, m: np.exp(S - finite(S.max(axis=1))[:, None])),
@@ -178,58 +218,49 @@ FAULTS = (
             change(mask=_hidden_as(value), **more)
             for value in (-1e4, -1e5, -1e6, -1e7, -1e8, -1e9, -1e10, -1e20, -1e30, np.finfo(np.float32).min)
             for more in ({}, {"init": lambda *a, v=value: replace(forward.init(*a), m=np.full(a[0], v, a[2]))})
-        ),
+        )
+        + tuple(change(mask=_hidden_by_adding(value)) for value in (-1e4, -1e6, -1e9, -1e30)),
     ),
     Fault(
         "mask-after-max",
         "the maximum is taken before the mask is applied",
         "A key that may not be seen must not set the maximum either: mask, then max, then exp.",
-        (
+        guarded_or_not(
             change(new_max=lambda m, S, tile: np.maximum(m, tile.S.max(axis=1))),
-            change(new_max=lambda m, S, tile: np.maximum(m, tile.S.max(axis=1)), finish=_divide_unguarded),
-            change(
-                new_max=lambda m, S, tile: np.maximum(m, np.where(tile.inside, tile.S, -np.inf).max(axis=1)),
-            ),
-            change(
-                new_max=lambda m, S, tile: np.maximum(m, np.where(tile.inside, tile.S, -np.inf).max(axis=1)),
-                finish=_divide_unguarded,
-            ),
+            change(new_max=lambda m, S, tile: np.maximum(m, np.where(tile.inside, tile.S, -np.inf).max(axis=1))),
         ),
     ),
     Fault(
         "causal-top-left",
         "the causal mask ignores the offset (top-left alignment, j <= i)",
         "With N_q != N_k the diagonal does not start in the corner: key j is visible iff j <= i + offset.",
-        (_causal(lambda t: t.keys[None] <= t.rows[:, None]),),
+        _causal(lambda t: t.keys[None] <= t.rows[:, None]),
     ),
     Fault(
         "causal-strict",
         "the causal mask uses j < i + offset: a query cannot see its own key",
         "May a token attend to itself?",
-        (_causal(lambda t: t.keys[None] < t.rows[:, None] + t.problem.offset),),
+        _causal(lambda t: t.keys[None] < t.rows[:, None] + t.problem.offset),
     ),
     Fault(
         "causal-offset-sign",
         "the causal offset has the wrong sign (j <= i - offset)",
         "offset = N_k - N_q is positive in decode, and the one query sees all keys.",
-        (_causal(lambda t: t.keys[None] <= t.rows[:, None] - t.problem.offset),),
+        _causal(lambda t: t.keys[None] <= t.rows[:, None] - t.problem.offset),
     ),
     Fault(
         "causal-local-index",
         "the causal mask compares positions inside the tile, not positions in the sequence",
         "Which key is column 0 of tile j? Which query is row 0 of tile i?",
-        (
-            _causal(lambda t: t.keys[None] - t.keys[0] <= t.rows[:, None] + t.problem.offset),
-            _causal(lambda t: t.keys[None] <= t.rows[:, None] - t.rows[0] + t.problem.offset),
-            _causal(lambda t: t.keys[None] - t.keys[0] <= t.rows[:, None] - t.rows[0] + t.problem.offset),
-        ),
+        _causal(lambda t: t.keys[None] - t.keys[0] <= t.rows[:, None] + t.problem.offset)
+        + _causal(lambda t: t.keys[None] <= t.rows[:, None] - t.rows[0] + t.problem.offset)
+        + _causal(lambda t: t.keys[None] - t.keys[0] <= t.rows[:, None] - t.rows[0] + t.problem.offset),
     ),
     Fault(
         "causal-ignored",
         "the causal mask is not applied",
         "Which scores must become -inf when causal is on?",
-        (_causal(lambda t: np.ones((len(t.rows), len(t.keys)), bool)),)
-        + (change(mask=lambda S, tile: np.where(tile.inside, S, S.dtype.type(-np.inf))),),
+        _causal(lambda t: np.ones((len(t.rows), len(t.keys)), bool)),
     ),
     Fault(
         "causal-bound-short",
@@ -255,6 +286,8 @@ FAULTS = (
             change(**RAW_WEIGHTS, **RAW_ALPHA, finish=_divide_unguarded),
             change(**RAW_WEIGHTS, **RAW_ALPHA, **BACKWARDS),
             change(**RAW_WEIGHTS, **BACKWARDS),
+            change(**RAW_ALPHA, **BACKWARDS),
+            change(**RAW_ALPHA, **BACKWARDS, finish=_lse_of_positive),
         ),
     ),
     Fault(
@@ -294,9 +327,10 @@ FAULTS = (
         "normalised-every-step",
         "the output is divided by l after every tile",
         "Divide once, after the last tile: until then acc is only a sum.",
-        (
-            change(accumulate=_normalised),
-            change(accumulate=_normalised, finish=lambda s: (s.acc, forward.finish(s)[1])),
+        tuple(
+            change(accumulate=normalise, **finish)
+            for normalise in (_normalised, _normalised_guarded)
+            for finish in ({}, {"finish": lambda s: (s.acc, forward.finish(s)[1])})
         ),
     ),
     Fault(
@@ -339,8 +373,9 @@ FAULTS = (
         "query heads read the wrong K/V head",
         "With 4 query heads and 2 K/V heads, heads 0 and 1 share K/V head 0: h // (H_q // H_kv).",
         (
+            Variant(kv_head=lambda h, H_q, H_kv: h),
             Variant(kv_head=lambda h, H_q, H_kv: h % H_kv),
-            Variant(kv_head=lambda h, H_q, H_kv: min(h // H_kv, H_kv - 1)),
+            Variant(kv_head=lambda h, H_q, H_kv: h // H_kv),
             Variant(kv_head=lambda h, H_q, H_kv: 0),
             Variant(kv_head=lambda h, H_q, H_kv: h % (H_q // H_kv) % H_kv),
         ),
@@ -359,7 +394,7 @@ FAULTS = (
         "low-precision-sum",
         "the weights P are rounded to fp16 before they are summed into l",
         "l must be summed in fp32, from the weights before the cast that P V needs.",
-        (
+        either_order(
             change(accumulate=_summed_low),
             change(
                 accumulate=lambda s, P, t: forward.accumulate(
@@ -367,14 +402,14 @@ FAULTS = (
                 )
             ),
         ),
-        loose=1.5e-3,
     ),
     Fault(
         "key-tail-lost",
         "the last, partial key tile is never visited",
-        "How many tiles of block_k does it take to cover N_k keys?",
-        (
+        "How many tiles of block_k does it take to cover N_k keys? Or, with a causal mask, the keys that are seen?",
+        guarded_or_not(
             change(visit=lambda p, i: [j for j in forward.visit(p, i) if j < len(p.K) // p.block_k]),
+            change(visit=lambda p, i: range(_keys_seen(p, i) // p.block_k)),
             change(visit=lambda p, i: list(forward.visit(p, i))[:-1]),
         ),
     ),
@@ -388,7 +423,7 @@ FAULTS = (
         "first-tile-skipped",
         "the first key tile is never visited",
         "Where does your key loop start?",
-        (change(visit=lambda p, i: list(forward.visit(p, i))[1:]),),
+        guarded_or_not(change(visit=lambda p, i: list(forward.visit(p, i))[1:])),
     ),
     # ---- what only the meter sees -------------------------------------------------------------------------
     Fault(

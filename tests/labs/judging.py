@@ -25,6 +25,7 @@ class Judgement:
     verdict: str
     caught_by: str
     named: tuple[str, ...]
+    together: bool  # all of the named, not one of them
     over_budget: tuple[str, ...]
     text: str
 
@@ -43,8 +44,9 @@ def judge(exercise_id: str, base: str, patch: Patch = (), seed: int | None = Non
         return run(function, exercise.call(case), show=False, **options)
 
     report = conclude(exercise, observations, [], again, public=seed is None)
+    named = tuple(fault.name for fault in report.diagnosis.faults)
     over = tuple(row.tensor for row in report.bytes if not row.within)
-    return Judgement(report.verdict, _caught_by(report), tuple(f.name for f in report.diagnosis.faults), over, str(report))
+    return Judgement(report.verdict, _caught_by(report), named, report.diagnosis.together, over, str(report))
 
 
 def judge_mutant(mutant: Mutant, seed: int | None = None) -> Judgement:

@@ -11,7 +11,6 @@ from flashkit.grading import cells
 
 ROOT = Path(__file__).parents[2]
 VARIANTS = Path(__file__).parent / "variants"
-NOTEBOOKS = {"00": "00_start_here", "03": "03_flash_forward"}
 
 Patch = tuple[tuple[str, str], ...]
 
@@ -19,8 +18,8 @@ Patch = tuple[tuple[str, str], ...]
 def base_source(exercise_id: str, base: str) -> str:
     """Source of ``solution``, the exercise's own, or of a variant such as ``heads_exp2``."""
     if base == "solution":
-        lab = NOTEBOOKS[exercise_id[:2]]
-        return cells.solution_source(ROOT / "solutions" / lab / f"{lab}.ipynb", exercise_id)
+        (notebook,) = (ROOT / "solutions").glob(f"{exercise_id[:2]}_*/{exercise_id[:2]}_*.ipynb")
+        return cells.solution_source(notebook, exercise_id)
     return (VARIANTS / f"{base}.py").read_text()
 
 

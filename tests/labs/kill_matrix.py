@@ -6,19 +6,25 @@ kernel pass with nothing named. Ends with one line of counts; exits 1 if that li
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 import os
 import sys
 import time
+from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # two processes on two cores
 
 import flashkit  # noqa: F401  comes before triton
-from tests.labs import mutants_00, mutants_03
 from tests.labs.correct_variants import NAMES, exercise_of
 from tests.labs.judging import Judgement, is_misnamed, is_named, judge, judge_mutant
 
-SINGLE = mutants_00.MUTANTS + mutants_03.MUTANTS
+LABS = [
+    importlib.import_module(f"tests.labs.{path.stem}") for path in sorted(Path(__file__).parent.glob("mutants_*.py"))
+]
+SINGLE = tuple(m for lab in LABS for m in lab.MUTANTS)
+TWO_FAULTS = tuple(m for lab in LABS for m in getattr(lab, "TWO_FAULTS", ()))
+EQUIVALENT = tuple(m for lab in LABS for m in getattr(lab, "EQUIVALENT", ()))
 PROCESSES = 2
 UNNAMED_SHARE = 0.05
 
@@ -27,7 +33,7 @@ def main() -> int:
     started = time.perf_counter()
     with multiprocessing.get_context("spawn").Pool(PROCESSES) as pool:
         correct = pool.map_async(_judge_variant, NAMES, chunksize=1)
-        planted = SINGLE + mutants_03.TWO_FAULTS + mutants_03.EQUIVALENT
+        planted = SINGLE + TWO_FAULTS + EQUIVALENT
         judged = dict(zip(planted, pool.map(judge_mutant, planted, chunksize=1), strict=True))
         variants = dict(zip(NAMES, correct.get(), strict=True))
     accused = [*_show_mutants(judged), *_show_variants(variants)]
@@ -38,7 +44,7 @@ def main() -> int:
 
 
 def summary(judged: dict, variants: dict[str, Judgement]) -> tuple[str, bool]:
-    planted = SINGLE + mutants_03.TWO_FAULTS
+    planted = SINGLE + TWO_FAULTS
     caught = sum(judged[m].caught for m in planted)
     named = sum(is_named(m, judged[m]) for m in SINGLE)
     misnamed = sum(is_misnamed(m, judged[m]) for m in planted)
@@ -62,17 +68,17 @@ def _passes(judgement: Judgement) -> bool:
 def _show_mutants(judged: dict) -> list:
     """Print the tables of mutants; return the equivalent ones that were accused."""
     _row("exercise", "planted fault", "base", "caught by", "named as")
-    for mutant in SINGLE + mutants_03.TWO_FAULTS:
+    for mutant in SINGLE + TWO_FAULTS:
         j = judged[mutant]
-        named = " or ".join(j.named) or ("-" if j.caught else "NOT CAUGHT")
+        named = (" and " if j.together else " or ").join(j.named) or ("-" if j.caught else "NOT CAUGHT")
         remark = "  MISNAMED" if is_misnamed(mutant, j) else "" if is_named(mutant, j) else "  (not named)"
         remark = "" if len(mutant.faults) > 1 and not is_misnamed(mutant, j) else remark
         _row(mutant.exercise, mutant.fault, mutant.base, j.caught_by, named + remark)
     print("\nequivalent mutants: they look like a fault and are right")
-    for mutant in mutants_03.EQUIVALENT:
+    for mutant in EQUIVALENT:
         verdict = judged[mutant].verdict + ("" if _passes(judged[mutant]) else "  ACCUSED")
         print(f"  {mutant.exercise:10} {mutant.fault:25} {verdict:8} {mutant.note}")
-    return [m for m in mutants_03.EQUIVALENT if not _passes(judged[m])]
+    return [m for m in EQUIVALENT if not _passes(judged[m])]
 
 
 def _show_variants(variants: dict[str, Judgement]) -> list[str]:

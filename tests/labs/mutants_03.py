@@ -1,5 +1,7 @@
 """Planted faults of lab 03: every named mistake of the forward in two spellings or kernel structures, and pairs."""
 
+# ruff: noqa: E501  one mutant a line
+
 from __future__ import annotations
 
 from tests.labs.mutant import Mutant
@@ -30,7 +32,7 @@ EXP2_TAIL = f"        S = tl.where(keys[None, :] < N_k, S, {INF})\n"
 EXP2_DIAGONAL = f"S = tl.where(rows[:, None] + offset >= keys[None, :], S, {INF})"
 EXP2_BOUND = "tl.maximum(0, first + block_q + offset)"
 EXP2_ADD = 'acc += tl.dot(P.to(V_j.dtype), V_j, input_precision="ieee")\n'
-EXP2_V = "tl.arange(0, d_v)[None, :], mask=keys[:, None] < N_k, other=0.0)"
+EXP2_V = "tl.arange(0, d_v)[None, :], mask=keys[:, None] < N_k, other=0.0\n"
 LEFT_HIDE = f"S = tl.where(hidden, {INF}, S)"
 LEFT_LOOP = "for step in range(0, last + 1):"
 
@@ -115,10 +117,11 @@ MUTANTS = (
     mutant("causal-bound-short", "solution", ("(i + 1) * block_q + offset", "i * block_q + offset"), note="the first row's bound"),
     mutant("causal-bound-short", "heads_exp2", (EXP2_BOUND, "first + block_q"), note="the offset forgotten in the bound"),
     mutant("causal-bound-short", "solution", (LOOP, "for start in range(0, (i + 1) * block_k, block_k):"), on="03.causal", note="as if block_q were block_k"),
-    mutant("causal-bound-short", "solution", (LOOP, "for start in range(0, end // block_k * block_k, block_k):"), on="03.causal", note="rounded down"),
+    mutant("key-tail-lost", "solution", (LOOP, "for start in range(0, end // block_k * block_k, block_k):"), on="03.causal", note="rounded down"),
+    mutant("causal-bound-short", "solution", (BOUND, "end = tl.minimum(N_k, tl.maximum(0, ((i + 1) * block_q + offset) // block_k * block_k))"), on="03.causal", note="rounded down"),
     mutant("empty-row-nan", "solution", (FINITE, "m_finite = m_new")),
     mutant("empty-row-nan", "heads_exp2", (f"shift = tl.where(m_new == {INF}, 0.0, m_new)", "shift = m_new")),
-    mutant("empty-row-nan", "heads_per_head_launch", ("P = tl.where(nothing[:, None], 0.0, tl.exp(S - m_new[:, None]))", "P = tl.exp(S - m_new[:, None])")),
+    mutant("empty-row-nan", "heads_transposed", (f"m_safe = tl.where(m_new == {INF}, 0.0, m_new)", "m_safe = m_new")),
     mutant("empty-row-nan", "heads_right_to_left", ("alpha = tl.exp(m - m_sub)", "alpha = tl.exp(m - m_new)")),
     mutant("empty-row-nan", "solution", (FINITE, "m_finite = m_new"), on="03.causal"),
     mutant("empty-row-nan", "solution", ("tl.where(l == 0.0, 1.0, l)", "l"), on="03.causal", note="without lse one mistake with the division"),
@@ -174,7 +177,7 @@ MUTANTS = (
     mutant("tail-load-unmasked", "solution", (LOAD_Q, LOAD_Q.split(", mask")[0] + ")"), on="03.rows"),
     mutant("tail-load-unmasked", "solution", (LOAD_K, LOAD_K.split(", mask")[0] + ")"), on="03.tile"),
     mutant("v-tail-unmasked", "solution", (LOAD_V, LOAD_V.split(", mask")[0] + ")")),
-    mutant("v-tail-unmasked", "heads_exp2", (EXP2_V, "tl.arange(0, d_v)[None, :])")),
+    mutant("v-tail-unmasked", "heads_exp2", (EXP2_V, "tl.arange(0, d_v)[None, :]\n")),
     mutant("v-tail-unmasked", "solution", (LOAD_V, LOAD_V.split(", mask")[0] + ")"), on="03.causal"),
     mutant("tail-store-unmasked", "solution", (STORE_O, STORE_O.split(", mask")[0] + ")")),
     mutant("tail-store-unmasked", "heads_exp2", ("tl.store(lse_ptr + rows, lse, mask=rows < N_q)", "tl.store(lse_ptr + rows, lse)")),
@@ -216,5 +219,7 @@ EQUIVALENT = (
     mutant("last-tile-twice", "solution", (LOOP, "for start in range(0, end + block_k, block_k):"), note="the extra tile lies past the end or is hidden: it adds nothing but bytes"),
     mutant("causal-bound-short", "solution", (BOUND, "end = N_k"), note="all tiles are visited and masked: right, but over the budget of bytes"),
     mutant("empty-row-nan", "solution", ("alpha = tl.exp(m - m_new)", f"alpha = tl.where(m == {INF}, 0.0, tl.exp(m - m_new))"), on="03.rows", note="every row sees a key in its first tile, so the guard changes nothing"),
+    mutant("empty-row-nan", "heads_per_head_launch", ("P = tl.where(nothing[:, None], 0.0, tl.exp(S - m_new[:, None]))", "P = tl.exp(S - m_new[:, None])"),
+           note="such a row sees nothing in later tiles either, and its NaN is replaced before the store"),
     mutant("rescale-neither", "heads_two_passes", ("m = tl.maximum(m, tl.max(S, 1))\n", "m = tl.maximum(tl.max(S, 1), m)\n"), note="the maximum is symmetric"),
 )  # fmt: skip

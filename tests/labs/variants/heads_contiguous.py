@@ -6,10 +6,25 @@ import triton.language as tl
 
 
 @triton.jit
-def forward_kernel(q_ptr, k_ptr, v_ptr, o_ptr, lse_ptr, scale, offset, H_q, group, N_q, N_k,
-                   H_kv,
-                   causal: tl.constexpr, d: tl.constexpr, d_v: tl.constexpr,
-                   block_q: tl.constexpr, block_k: tl.constexpr):
+def forward_kernel(
+    q_ptr,
+    k_ptr,
+    v_ptr,
+    o_ptr,
+    lse_ptr,
+    scale,
+    offset,
+    H_q,
+    group,
+    N_q,
+    N_k,
+    H_kv,
+    causal: tl.constexpr,
+    d: tl.constexpr,
+    d_v: tl.constexpr,
+    block_q: tl.constexpr,
+    block_k: tl.constexpr,
+):
     i = tl.program_id(0)
     b = (tl.program_id(1) // H_q).to(tl.int64)
     h = (tl.program_id(1) % H_q).to(tl.int64)
@@ -44,8 +59,14 @@ def forward_kernel(q_ptr, k_ptr, v_ptr, o_ptr, lse_ptr, scale, offset, H_q, grou
         m = m_new
     l_safe = tl.where(l == 0.0, 1.0, l)
     O_i = acc / l_safe[:, None]
-    tl.store(o_ptr + ((b * H_q + h) * N_q + rows[:, None]) * d_v + cols_v[None, :], O_i.to(o_ptr.dtype.element_ty), mask=q_rows)
-    tl.store(lse_ptr + (b * H_q + h) * N_q + rows, tl.where(l == 0.0, float("-inf"), m + tl.log(l_safe)), mask=rows < N_q)
+    tl.store(
+        o_ptr + ((b * H_q + h) * N_q + rows[:, None]) * d_v + cols_v[None, :],
+        O_i.to(o_ptr.dtype.element_ty),
+        mask=q_rows,
+    )
+    tl.store(
+        lse_ptr + (b * H_q + h) * N_q + rows, tl.where(l == 0.0, float("-inf"), m + tl.log(l_safe)), mask=rows < N_q
+    )
 
 
 def flash_forward(q, k, v, causal, offset, scale, block_q, block_k):
@@ -55,7 +76,23 @@ def flash_forward(q, k, v, causal, offset, scale, block_q, block_k):
     o = torch.empty((B, H_q, N_q, d_v), dtype=q.dtype, device=q.device)
     lse = torch.empty((B, H_q, N_q), dtype=torch.float32, device=q.device)
     grid = (triton.cdiv(N_q, block_q), B * H_q)
-    forward_kernel[grid](q, k, v, o, lse, scale, offset, H_q, H_q // H_kv, N_q, N_k,
-                         H_kv,
-                         causal=causal, d=d, d_v=d_v, block_q=block_q, block_k=block_k)
+    forward_kernel[grid](
+        q,
+        k,
+        v,
+        o,
+        lse,
+        scale,
+        offset,
+        H_q,
+        H_q // H_kv,
+        N_q,
+        N_k,
+        H_kv,
+        causal=causal,
+        d=d,
+        d_v=d_v,
+        block_q=block_q,
+        block_k=block_k,
+    )
     return o, lse

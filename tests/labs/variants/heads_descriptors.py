@@ -18,8 +18,12 @@ def forward_kernel(
     g = h // group
     q_desc = tl.make_tensor_descriptor(q_ptr + b * stride_qb + h * stride_qh, [N_q, d], [stride_qn, 1], [block_q, d])
     k_desc = tl.make_tensor_descriptor(k_ptr + b * stride_kb + g * stride_kh, [N_k, d], [stride_kn, 1], [block_k, d])
-    v_desc = tl.make_tensor_descriptor(v_ptr + b * stride_vb + g * stride_vh, [N_k, d_v], [stride_vn, 1], [block_k, d_v])
-    o_desc = tl.make_tensor_descriptor(o_ptr + b * stride_ob + h * stride_oh, [N_q, d_v], [stride_on, 1], [block_q, d_v])
+    v_desc = tl.make_tensor_descriptor(
+        v_ptr + b * stride_vb + g * stride_vh, [N_k, d_v], [stride_vn, 1], [block_k, d_v]
+    )
+    o_desc = tl.make_tensor_descriptor(
+        o_ptr + b * stride_ob + h * stride_oh, [N_q, d_v], [stride_on, 1], [block_q, d_v]
+    )
     rows = i * block_q + tl.arange(0, block_q)
     Q_i = q_desc.load([i * block_q, 0])
     m = tl.full((block_q,), float("-inf"), tl.float32)

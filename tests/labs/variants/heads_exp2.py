@@ -42,7 +42,9 @@ def forward_kernel(
         alpha = tl.exp2(m - shift)
         l = l * alpha + tl.sum(P, axis=1)
         acc = acc * alpha[:, None]
-        V_j = tl.load(v_ptr + keys[:, None] * stride_vn + tl.arange(0, d_v)[None, :], mask=keys[:, None] < N_k, other=0.0)
+        V_j = tl.load(
+            v_ptr + keys[:, None] * stride_vn + tl.arange(0, d_v)[None, :], mask=keys[:, None] < N_k, other=0.0
+        )
         acc += tl.dot(P.to(V_j.dtype), V_j, input_precision="ieee")
         m = m_new
     empty = l == 0.0

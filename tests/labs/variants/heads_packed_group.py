@@ -31,7 +31,9 @@ def forward_kernel(
     for start in range(0, end, block_k):
         keys = start + tl.arange(0, block_k)
         K_j = tl.load(k_ptr + keys[:, None] * stride_kn + tl.arange(0, d)[None, :], mask=keys[:, None] < N_k, other=0.0)
-        V_j = tl.load(v_ptr + keys[:, None] * stride_vn + tl.arange(0, d_v)[None, :], mask=keys[:, None] < N_k, other=0.0)
+        V_j = tl.load(
+            v_ptr + keys[:, None] * stride_vn + tl.arange(0, d_v)[None, :], mask=keys[:, None] < N_k, other=0.0
+        )
         S = tl.dot(Q_i, tl.trans(K_j), input_precision="ieee") * scale
         visible = keys[None, :] < N_k
         if causal:

@@ -28,7 +28,9 @@ def partial_kernel(
     for start in range(split * share, end, block_k):
         keys = start + tl.arange(0, block_k)
         K_j = tl.load(k_ptr + keys[:, None] * stride_kn + tl.arange(0, d)[None, :], mask=keys[:, None] < N_k, other=0.0)
-        V_j = tl.load(v_ptr + keys[:, None] * stride_vn + tl.arange(0, d_v)[None, :], mask=keys[:, None] < N_k, other=0.0)
+        V_j = tl.load(
+            v_ptr + keys[:, None] * stride_vn + tl.arange(0, d_v)[None, :], mask=keys[:, None] < N_k, other=0.0
+        )
         S = tl.dot(Q_i, tl.trans(K_j), input_precision="ieee") * scale
         visible = keys[None, :] < N_k
         if causal:
@@ -66,7 +68,9 @@ def merge_kernel(m_ptr, l_ptr, acc_ptr, o_ptr, lse_ptr, N_q, splits, d_v: tl.con
         acc += alpha[:, None] * tl.load(acc_ptr + place[:, None] * d_v + columns, mask=real[:, None], other=0.0)
     l_safe = tl.where(l == 0.0, 1.0, l)
     out = head * N_q + rows
-    tl.store(o_ptr + out[:, None] * d_v + columns, (acc / l_safe[:, None]).to(o_ptr.dtype.element_ty), mask=real[:, None])
+    tl.store(
+        o_ptr + out[:, None] * d_v + columns, (acc / l_safe[:, None]).to(o_ptr.dtype.element_ty), mask=real[:, None]
+    )
     tl.store(lse_ptr + out, tl.where(l == 0.0, float("-inf"), m + tl.log(l_safe)), mask=real)
 
 

@@ -29,7 +29,9 @@ def forward_kernel(
     for start in tl.range(0, end, block_k):
         keys = start + tl.arange(0, block_k)
         K_j = tl.load(k_ptr + keys[:, None] * stride_kn + tl.arange(0, d)[None, :], mask=keys[:, None] < N_k, other=0.0)
-        V_T = tl.load(v_ptr + keys[None, :] * stride_vn + tl.arange(0, d_v)[:, None], mask=keys[None, :] < N_k, other=0.0)
+        V_T = tl.load(
+            v_ptr + keys[None, :] * stride_vn + tl.arange(0, d_v)[:, None], mask=keys[None, :] < N_k, other=0.0
+        )
         S_T = tl.dot(K_j, Q_T, input_precision="ieee") * scale
         bias = tl.where(keys < N_k, 0.0, float("-inf"))[:, None]
         if causal:

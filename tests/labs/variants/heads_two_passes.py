@@ -6,7 +6,9 @@ import triton.language as tl
 
 
 @triton.jit
-def scores(Q_i, k_ptr, stride_kn, rows, start, scale, offset, N_k, causal: tl.constexpr, d: tl.constexpr, block_k: tl.constexpr):
+def scores(
+    Q_i, k_ptr, stride_kn, rows, start, scale, offset, N_k, causal: tl.constexpr, d: tl.constexpr, block_k: tl.constexpr
+):
     keys = start + tl.arange(0, block_k)
     K_j = tl.load(k_ptr + keys[:, None] * stride_kn + tl.arange(0, d)[None, :], mask=keys[:, None] < N_k, other=0.0)
     S = tl.dot(Q_i, tl.trans(K_j), input_precision="ieee") * scale
@@ -44,7 +46,9 @@ def forward_kernel(
         S = scores(Q_i, k_ptr, stride_kn, rows, start, scale, offset, N_k, causal, d, block_k)
         P = tl.exp(S - m_safe[:, None])
         keys = start + tl.arange(0, block_k)
-        V_j = tl.load(v_ptr + keys[:, None] * stride_vn + tl.arange(0, d_v)[None, :], mask=keys[:, None] < N_k, other=0.0)
+        V_j = tl.load(
+            v_ptr + keys[:, None] * stride_vn + tl.arange(0, d_v)[None, :], mask=keys[:, None] < N_k, other=0.0
+        )
         l += tl.sum(P, 1)
         acc += tl.dot(P.to(V_j.dtype), V_j, input_precision="ieee")
     l_safe = tl.where(l == 0.0, 1.0, l)
