@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 
 from flashkit.figures.figure import Figure
 from flashkit.figures.palette import PALE
@@ -66,6 +67,7 @@ def roofline() -> Figure:
     )
 
 
+@cache
 def intensities(N: int, d: int, block_q: int) -> tuple[float, float]:
     """FLOP a byte of naive and of fused 16-bit attention, one head, with the bytes of :mod:`reference.traffic`."""
     shape, flop = traffic.Shape(N, N, d, d, block_q, BLOCK_K), 4 * N * N * d
