@@ -31,7 +31,8 @@ def main(arguments: list[str]) -> int:
 
 def command(arguments: list[str]) -> list[str]:
     as_root = ["--allow-root"] if os.geteuid() == 0 else []  # a container's usual user
-    return [sys.executable, "-m", "jupyterlab", "--log-level=WARN", *as_root, *arguments, FIRST_PAGE]
+    page = [f"--ServerApp.root_dir={ROOT}", f"--LabApp.default_url=/lab/tree/{FIRST_PAGE}"]  # a file would be the root
+    return [sys.executable, "-m", "jupyterlab", "--log-level=WARN", *page, *as_root, *arguments]
 
 
 def environment(teach: bool) -> dict[str, str]:

@@ -22,7 +22,7 @@ FLAGS = (
     "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync"
 ).split()
-RUN_SECONDS = 180
+RUN_SECONDS = 120
 
 
 def copy_course(to: Path) -> Path:
@@ -45,7 +45,8 @@ def running_lab(course: Path, settings: Path) -> Iterator[str]:
         "JUPYTER_TOKEN": secrets.token_hex(16),
         "PYTHONPATH": str(course),
     }
-    command = [sys.executable, "-m", "tools.start_lab", "--no-browser", f"--port={port}", "--ServerApp.port_retries=0"]
+    options = ["--no-browser", f"--port={port}", "--ServerApp.port_retries=0", "--LabApp.expose_app_in_browser=True"]
+    command = [sys.executable, "-m", "tools.start_lab", *options]
     log = settings / "lab.log"
     with log.open("w") as stream:
         server = subprocess.Popen(command, cwd=course, env=environment, stdout=stream, stderr=subprocess.STDOUT)
@@ -73,42 +74,39 @@ class Notebook:
     """One notebook open in the page; cells are reached as a reader does, by the keyboard."""
 
     def __init__(self, page, course: Path, address: str, name: str):
-        self.page, self.file = page, course / name
-        page.goto(re.sub(r"/lab/tree/[^?]+", f"/lab/tree/{name}", address))
-        self.panel = page.locator(f'.jp-NotebookPanel:not(.lm-mod-hidden)[id="{self._panel_id()}"]')
-        page.locator(".jp-mod-active.jp-Cell, .jp-mod-selected.jp-Cell").first.wait_for(timeout=60_000)
+        self.page, self.title = page, name
+        self.order = [cell.id for cell in nbformat.read(course / name, as_version=4).cells]
+        page.goto(re.sub(r"/lab/tree/[^?]+\?", f"/lab/tree/{name}?reset&", address))  # reset: not the last test's tabs
+        self.panel = page.locator(".jp-NotebookPanel:not(.lm-mod-hidden)")
+        self.panel.locator(".jp-Cell").first.wait_for(timeout=60_000)
         self._wait_idle()
 
-    def _panel_id(self) -> str:
-        self.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden)").wait_for(timeout=60_000)
-        return self.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden)").get_attribute("id")
-
-    def _wait_idle(self, seconds: float = RUN_SECONDS) -> None:
-        idle = self.panel.locator('.jp-Notebook-ExecutionIndicator[data-status="idle"]')
-        idle.wait_for(timeout=seconds * 1000, state="attached")
+    def _wait_idle(self) -> None:
+        """Until the kernel is connected and rests; a cell run before that makes JupyterLab ask for a kernel."""
+        kernel = "window.jupyterapp.shell.currentWidget.sessionContext.session?.kernel"
+        self.page.wait_for_function(
+            f"() => {kernel}?.connectionStatus === 'connected' && {kernel}?.status === 'idle'",
+            timeout=RUN_SECONDS * 1000,
+        )
 
     def run_all(self) -> None:
-        """Run > Run All Cells, until the kernel rests and every code cell has its number."""
+        """Run > Run All Cells, until every code cell has its number."""
         self.page.get_by_role("menuitem", name="Run", exact=True).click()
         self.page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
-        deadline = time.monotonic() + RUN_SECONDS
-        while time.monotonic() < deadline:
-            cells = [cell for cell in self.saved().cells if cell.cell_type == "code"]
-            if all(cell.execution_count for cell in cells):
+        for _ in range(RUN_SECONDS):
+            if all(cell.execution_count for cell in self.code()):
                 return
-            time.sleep(1)
-        raise AssertionError(f"{self.file.name} had not run through after {RUN_SECONDS} s")
+            self.page.wait_for_timeout(1000)
+        raise AssertionError(f"not run through after {RUN_SECONDS} s: {self.title}")
 
-    def saved(self):
-        """The notebook as it lies on the disk after Ctrl+S."""
-        self._wait_idle()
-        self.page.keyboard.press("Control+s")
-        self.page.locator(".jp-mod-current.jp-mod-dirty").wait_for(state="detached", timeout=20_000)
-        return nbformat.read(self.file, as_version=4)
+    def code(self) -> list:
+        """The code cells as the page holds them, outputs and numbers included."""
+        model = self.page.evaluate("() => window.jupyterapp.shell.currentWidget.context.model.toJSON()")
+        return [cell for cell in nbformat.from_dict(model).cells if cell.cell_type == "code"]
 
     def go_to(self, ident: str) -> None:
         """Select a cell: to the top, then down."""
-        number = [cell.id for cell in nbformat.read(self.file, as_version=4).cells].index(ident)
+        number = self.order.index(ident)
         self.panel.locator(".jp-Notebook").focus()
         self.page.keyboard.press("Escape")
         self.page.keyboard.press("Control+Home")
