@@ -119,8 +119,10 @@ def wrong_attention(case: Case, variant: Variant) -> dict[str, np.ndarray]:
 
 
 def _read(case: Case, variant: Variant) -> dict[str, np.ndarray]:
-    """The arguments as a kernel with borrowed strides sees them."""
-    x = arguments(case)
+    """The arguments as a kernel with borrowed strides sees them; {"stopped": tensors} where it reads outside them."""
+    x, heads = arguments(case), (case.sizes["H_q"], case.sizes["H_kv"])
+    if variant.kv_head and any(variant.kv_head(h, *heads) >= heads[1] for h in range(heads[0])):
+        return {"stopped": ("k", "v")}
     if not variant.borrowed:
         return x
     name, owner, axes = variant.borrowed

@@ -27,7 +27,7 @@ class Variant:
     row_dot  (dO, O) -> D
     saved    steps of the forward that change what it saves for the backward, not what it returns
     scale    (d, scale) -> the scale the kernel uses
-    kv_head  (h, H_q, H_kv) -> the K/V head it reads
+    kv_head  (h, H_q, H_kv) -> the K/V head it reads, which may lie past the last one
     borrowed (tensor, owner, axes): tensor is read with owner's strides along these axes; owner "contiguous": as if it
              were contiguous
     kernels  which of the kernels D, dkdv and dq hold the mistake
@@ -461,6 +461,7 @@ FAULTS = (
         "query heads are paired with the wrong K/V head",
         "With 4 query heads and 2 K/V heads, heads 0 and 1 share K/V head 0: h // (H_q // H_kv).",
         (
+            Variant(kv_head=lambda h, H_q, H_kv: h),
             Variant(kv_head=lambda h, H_q, H_kv: h % H_kv),
             Variant(kv_head=lambda h, H_q, H_kv: min(h // H_kv, H_kv - 1)),
             Variant(kv_head=lambda h, H_q, H_kv: 0),
