@@ -31,9 +31,11 @@ def grade(submission: Submission, settings: Settings, folder: Path) -> dict[str,
             if exercise is None or exercise.cuda is not None:
                 cells[grade_id] = _unjudged(grade_id, settings)
                 continue
-            judged = examiner.examine(exercise, upto)
-            cells[grade_id] = _graded(judged)
-            teacher[grade_id] = _record(judged)
+            cells[grade_id] = examiner.examine(exercise, upto)
+        for grade_id, judged in cells.items():
+            if callable(judged):
+                done = judged()
+                cells[grade_id], teacher[grade_id] = _graded(done), _record(done)
         room = examiner.room
     seconds = {"total": time.monotonic() - began, "starts": room.started, "starting": room.start_seconds}
     return {

@@ -7,7 +7,7 @@ share, only beside right outputs and within what any right kernel must request.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from flashkit.check import conclude
@@ -55,8 +55,11 @@ class Examiner:
     def __exit__(self, *error) -> None:
         self.room.close()
 
-    def examine(self, exercise: Exercise, upto: int) -> Judged:
-        """Runs the cells before ``upto``, then the exercise's public and secret cases."""
+    def examine(self, exercise: Exercise, upto: int) -> Callable[[], Judged]:
+        """Runs the cells before ``upto``, then the exercise's public and secret cases.
+
+        What is returned gives the judgement when called: a right kernel's compilation runs on beside the next exercise.
+        """
         began, started = time.monotonic(), self.room.start_seconds
         drawn = [seeds.case_seed(self.master, exercise.id, index) for index in range(DRAWS)]
         cases = exercise.cases + tuple(case for seed in drawn for case in exercise.draw(seed))
@@ -65,13 +68,17 @@ class Examiner:
         child = self.room.enter(upto, exercise.signature.split("(")[0])
         try:
             observations, pending = self._observe(exercise, child, cases)
-            report = self._conclude(exercise, child, observations, pending)
+            right = all(o.right for o in observations)
+            report = None if right else self._conclude(exercise, child, observations, pending)
         finally:
             self.room.leave(child)
         seconds = time.monotonic() - began - (self.room.start_seconds - started)
-        open_parts = [name for name, holds in report.parts.items() if holds is None and report.points]
-        worth = sum(exercise.shares.get(name, 0.0) for name in open_parts) * exercise.points
-        return Judged(report, worth, drawn, seconds, child.student_seconds)
+
+        def judged() -> Judged:
+            final = report or self._conclude(exercise, child, observations, pending)
+            return Judged(final, _open_points(final), drawn, seconds, child.student_seconds)
+
+        return judged
 
     def _observe(self, exercise: Exercise, child: Child, cases: Sequence[Case]) -> tuple[list, list[Pending]]:
         """Half precision first, whose kernel compiles soonest, then in order until a case leaves no hope."""
@@ -79,11 +86,13 @@ class Examiner:
         observations, pending = [], []
         wanted = "compiles" in exercise.shares
         for case in sorted(cases, key=lambda case: case.dtype != "fp16"):
-            outcome = child.call(exercise.call(case), kernels=wanted and not pending)
+            child.ask(exercise.call(case), kernels=wanted and not pending)
+            reference = _reference(exercise, case)  # while the child works
+            outcome = child.answer()
             if time.monotonic() > until and not outcome.problem:
                 limit = f"All cases together took more than {self.settings.seconds_per_exercise:g} s."
                 outcome = Outcome(problem=Problem("crashed", limit))
-            observations.append(Observation(case, _reference(exercise, case), outcome))
+            observations.append(Observation(case, reference, outcome))
             if wanted and not pending:
                 pending = self._compile(child)
             if outcome.problem and not outcome.problem.finding and outcome.problem.verdict in ("crashed", "refused"):
@@ -97,7 +106,8 @@ class Examiner:
 
     def _conclude(self, exercise: Exercise, child: Child, observations, pending) -> Report:
         def again(case: Case, undefined: float | None = 0.0) -> Outcome:
-            return child.call(exercise.call(case), undefined=undefined is not None)
+            child.ask(exercise.call(case), undefined=undefined is not None)
+            return child.answer()
 
         try:
             return conclude(exercise, observations, pending, again, public=False)
@@ -113,6 +123,12 @@ def _reference(exercise: Exercise, case: Case) -> Judge:
     if key not in _references:
         _references[key] = reference_of(exercise, case)
     return _references[key]
+
+
+def _open_points(report: Report) -> float:
+    """Points of a right answer whose compilation could not be tried."""
+    parts = [name for name, holds in report.parts.items() if holds is None and report.points]
+    return sum(report.exercise.shares.get(name, 0.0) for name in parts) * report.exercise.points
 
 
 def _without_findings(outcome: Outcome) -> Outcome:

@@ -98,6 +98,7 @@ class Child:
         self.lost_cell: int | None = None
         self.kernels: list[dict[str, Any]] = []
         self.student_seconds = 0.0
+        self._asked: Call | None = None
 
     def open(self, channel) -> None:
         self.channel = channel
@@ -127,17 +128,25 @@ class Child:
         if said.get("ready") is not True:
             self.problem = self._no_function(numbers)
 
-    def call(self, call: Call, undefined: bool = True, kernels: bool = False) -> Outcome:
-        """One call of the student's function. Never raises for what it does."""
-        if self.problem is not None:
-            return Outcome(problem=self.problem)
+    def ask(self, call: Call, undefined: bool = True, kernels: bool = False) -> None:
+        """Sends a call; :meth:`answer` waits for what comes of it. Neither raises for what student code does."""
+        self._asked = call
         header, arrays = wire.call_header(call)
         try:
-            wire.send(self.channel, {**header, "undefined": undefined, "kernels": kernels}, arrays)
+            if self.problem is None:
+                wire.send(self.channel, {**header, "undefined": undefined, "kernels": kernels}, arrays)
+        except OSError as error:
+            self.problem = self._lost(error, call.seconds)
+
+    def answer(self) -> Outcome:
+        """The outcome of the last call; ``kernels`` then holds what it launched, if it was asked for."""
+        call = self._asked
+        if self.problem is not None:
+            return Outcome(problem=self.problem)
+        try:
             said, outputs = wire.receive(self.channel, time.monotonic() + call.seconds + GRACE)
             outcome = wire.read_outcome(said, outputs, call.returns)
-            if kernels and isinstance(said.get("kernels"), list):
-                self.kernels = said["kernels"][:4]
+            self.kernels = said["kernels"][:4] if isinstance(said.get("kernels"), list) else []
         except (wire.WireError, OSError) as error:
             self.problem = self._lost(error, call.seconds)
             return Outcome(problem=self.problem)

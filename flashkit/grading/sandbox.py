@@ -29,7 +29,6 @@ START = "import sys; sys.path.insert(0, {course!r}); from flashkit.runtime.serve
 START_SECONDS = 60.0
 END_SECONDS = 5.0
 WATCH_SECONDS = 0.05
-PAGE = os.sysconf("SC_PAGE_SIZE")
 UNSAFE = (
     "bubblewrap is missing or may not be used here, so student code runs as a plain child of the grader: it can read "
     "what you can read, solutions and gradebook among it, and use the network. Install it (Debian: apt-get install "
@@ -39,7 +38,7 @@ UNSAFE = (
 
 @dataclass(frozen=True)
 class Limits:
-    """Of one sandbox: bytes of memory and of disk (each of /tmp and /dev/shm), processes at one time."""
+    """Of one sandbox: bytes of memory and of /tmp, processes at one time."""
 
     memory: int = 4 * 2**30
     disk: int = 2**28
@@ -91,10 +90,10 @@ class Sandbox:
         with contextlib.suppress(OSError):
             self._control.sendall(b"E")
         said = self._hear(32, END_SECONDS).split()
-        if len(said) != 3:
+        if len(said) != 2:
             return self.reason or "It ended the process that runs it.", False
-        status, leftover, clean = (int(word) for word in said)
-        return self.reason or _how(status), clean == 1 and leftover == 0 and status in (-1, 0) and not self.reason
+        status, clean = (int(word) for word in said)
+        return self.reason or _how(status), clean == 1 and not self.reason
 
     def close(self) -> None:
         """Ends everything in the sandbox; may be called twice."""
@@ -117,7 +116,7 @@ class Sandbox:
             pids = descendants(self._process.pid)
             if len(pids) > self.limits.processes:
                 self.reason = f"It started more than {self.limits.processes} processes."
-            elif sum(map(_private_bytes, pids)) > self.limits.memory:
+            elif sum(map(_own_bytes, pids)) > self.limits.memory:
                 self.reason = f"It used more than {self.limits.memory / 2**30:g} GiB of memory."
             if self.reason:
                 self._kill()
@@ -161,7 +160,7 @@ def _bubblewrap(limits: Limits) -> list[str]:
         *("--die-with-parent", "--new-session", "--hostname", "sandbox", "--clearenv"),
         *(word for path in _links() for word in ("--symlink", os.readlink(path), path)),
         *("--proc", "/proc", "--dev", "/dev"),
-        *("--size", str(limits.disk), "--tmpfs", "/dev/shm", "--size", str(limits.disk), "--tmpfs", "/tmp"),
+        *("--size", str(limits.disk), "--tmpfs", "/tmp"),
     ]
     for path, hidden in _mounts():
         command += ["--size", "4096", "--tmpfs", path, "--remount-ro", path] if hidden else ["--ro-bind", path, path]
@@ -250,12 +249,14 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
-def _private_bytes(pid: int) -> int:
-    """Memory that the process does not share through files."""
-    with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/statm") as file:
-        words = file.read().split()
-        return (int(words[1]) - int(words[2])) * PAGE
-    return 0
+def _own_bytes(pid: int) -> int:
+    """Memory that the process took itself: its own pages and shared ones, without those of files it has mapped."""
+    taken = 0
+    with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid}/status") as file:
+        for line in file:
+            if line.startswith(("RssAnon:", "RssShmem:")):
+                taken += int(line.split()[1]) * 1024
+    return taken
 
 
 def _how(status: int) -> str:

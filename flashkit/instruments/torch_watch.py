@@ -31,6 +31,11 @@ class TorchWatch(TorchDispatchMode):
         self.allocated, self.wrote, self.operators = allocated, wrote, operators
         self.paused = False
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """False: else PyTorch imports its compiler, which takes a second, to keep it away. Nothing compiles here."""
+        return False
+
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         result = func(*args, **(kwargs or {}))
         if not self.paused:

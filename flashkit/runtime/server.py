@@ -95,8 +95,8 @@ def _order(control: socket.socket) -> tuple[bytes, socket.socket | None]:
 
 
 def _ended(child: int | None, home: Path, kept: set[str]) -> bytes:
-    """Ends the child and its descendants, empties the home folder: "status leftover clean" in one padded line."""
-    status, leftover = -1, 0
+    """Ends the child and its descendants, empties the home folder: "status clean" in one padded line."""
+    status = -1
     if child is not None:
         time.sleep(0.01)  # a child that closed its channel is about to end by itself
         done, status = os.waitpid(child, os.WNOHANG)
@@ -108,7 +108,6 @@ def _ended(child: int | None, home: Path, kept: set[str]) -> bytes:
         left = _children()
         if not left:
             break
-        leftover += len(left)
         for pid in left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -116,7 +115,7 @@ def _ended(child: int | None, home: Path, kept: set[str]) -> bytes:
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
-    return f"{status} {leftover} {int(not _children() and _emptied(home, kept))}".ljust(32).encode()
+    return f"{status} {int(not _children() and _emptied(home, kept))}".ljust(32).encode()
 
 
 def _children() -> list[int]:
@@ -185,10 +184,11 @@ def _run_cells(channel: socket.socket, home: Path, job: dict) -> dict:
     module = types.ModuleType("__main__")
     sys.modules["__main__"] = module
     (home / CELLS).mkdir()
+    for name, source in job["cells"]:  # all before the first runs: it may fill the disk
+        (home / CELLS / name).write_text(source, encoding="utf-8")
     for number, (name, source) in enumerate(job["cells"]):
         wire.send(channel, {"cell": number})
         path = home / CELLS / name
-        path.write_text(source, encoding="utf-8")
         try:
             with capture(False), guard.no_oracle_imports(), deadline(job["seconds"]):
                 exec(compile(source, str(path), "exec"), module.__dict__)

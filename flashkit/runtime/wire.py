@@ -66,6 +66,8 @@ def _exactly(channel: socket.socket, length: int, until: float) -> bytes:
         channel.settimeout(None if left == math.inf else left)
         try:
             part = channel.recv(min(length - len(parts), 1 << 20))
+        except TimeoutError:
+            raise WireError("too slow") from None
         except OSError as error:
             raise WireError(type(error).__name__) from None
         if not part:

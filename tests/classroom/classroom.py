@@ -11,10 +11,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from flashkit.grading import sandbox
+
 ROOT = Path(__file__).resolve().parents[2]
 LAB = "03_flash_forward"
 CHECKS = ("03-tile", "03-rows", "03-causal", "03-heads")
-SHORT = {'"seconds_per_cell": 30': '"seconds_per_cell": 3', '"memory_gib": 4': '"memory_gib": 1'}  # so that ends come soon
+SHORT = {  # so that ends come soon
+    '"seconds_per_cell": 30': '"seconds_per_cell": 3',
+    '"memory_gib": 4': '"memory_gib": 1',
+    '"processes": 64': '"processes": 8',
+}
 
 
 class Classroom:
@@ -22,6 +28,7 @@ class Classroom:
 
     def __init__(self, folder: Path, config: dict[str, str] | None = None):
         self.folder = folder
+        assert sandbox.available(), "hostile students need a sandbox that works"
         (folder / "home").mkdir(parents=True)
         text = (ROOT / "grader_config.py").read_text()
         for old, new in (SHORT | (config or {})).items():
