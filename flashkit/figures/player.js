@@ -32,7 +32,7 @@ const STYLE = `
 .choices label { display: flex; gap: 6px; align-items: center; }
 .stage { outline-offset: -2px; }
 svg.picture { display: block; width: 100%; height: auto; }
-svg.picture text { font-family: inherit; font-variant-numeric: tabular-nums; fill: var(--ink); }
+svg.picture text { font-family: inherit; font-variant-numeric: tabular-nums; dominant-baseline: central; }
 .tween svg.picture g { transition: transform 0.35s ease; }
 .tween svg.picture rect { transition: width 0.35s ease, height 0.35s ease, fill 0.35s ease; }
 .caption { margin: 6px 0; min-height: 2.8em; font-size: 17px; }
@@ -145,25 +145,23 @@ class Picture {
   }
 
   rect(node, { x, y, w = 0, h = 0, fill, strength = 1, hatch, stroke = 1.5, dashed, ...shape }) {
-    node.g.style.transform = `translate(${x}px, ${y}px)`;
-    const box = part(node, "box", "rect");
-    const marks = part(node, "marks", hatch && "rect");
-    const edge = part(node, "edge", stroke && "rect");
-    for (const each of [box, marks, edge]) if (each) each.style.cssText = `width: ${w}px; height: ${h}px; fill: none`;
-    if (fill) box.style.fill = `color-mix(in srgb, ${this.data.colours[fill][0]} ${strength * 100}%, var(--paper))`;
-    if (marks) marks.style.fill = `url(#${hatch})`;
-    if (edge) edge.style.cssText += `; stroke: var(--ink); stroke-width: ${stroke}; stroke-dasharray: ${dashed ? "6 4" : "none"}`;
+    style(node.g, `transform: translate(${x}px, ${y}px)`);
+    const size = `width: ${w}px; height: ${h}px`;
+    const colour = fill && `color-mix(in srgb, ${this.data.colours[fill][0]} ${strength * 100}%, var(--paper))`;
+    style(part(node, "box", fill && "rect"), `${size}; fill: ${colour}`);
+    style(part(node, "marks", hatch && "rect"), `${size}; fill: url(#${hatch})`);
+    const line = `stroke: var(--ink); stroke-width: ${stroke}; stroke-dasharray: ${dashed ? "6 4" : "none"}`;
+    style(part(node, "edge", stroke && "rect"), `${size}; fill: none; ${line}`);
     const text = part(node, "text", shape.text && "text");
     if (text) {
-      const align = shape.align || "middle";
-      write(text, shape, { start: 6, middle: w / 2, end: w - 6 }[align], h / 2);
-      text.style.fill = fill && strength > 0.5 ? this.data.colours[fill][1] : "var(--ink)";
+      const place = { start: 6, middle: w / 2, end: w - 6 }[shape.align || "middle"];
+      write(text, shape, place, h / 2, fill && strength > 0.5 ? this.data.colours[fill][1] : "var(--ink)");
     }
   }
 
   words(node, { x, y, ...shape }) {
-    node.g.style.transform = `translate(${x}px, ${y}px)`;
-    write(part(node, "text", "text"), shape, 0, 0);
+    style(node.g, `transform: translate(${x}px, ${y}px)`);
+    write(part(node, "text", "text"), shape, 0, 0, "var(--ink)");
   }
 
   stroke(node, { kind, x, y, w = 0, h = 0, stroke = 1.5, dashed }) {
@@ -172,14 +170,16 @@ class Picture {
     const [ux, uy] = [w / long, h / long];
     const line = part(node, "line", "path");
     line.setAttribute("d", `M${x} ${y} L${x + w - ux * head} ${y + h - uy * head}`);
-    line.style.cssText = `stroke: var(--ink); stroke-width: ${stroke}; stroke-dasharray: ${dashed ? "6 4" : "none"}`;
+    style(line, `stroke: var(--ink); stroke-width: ${stroke}; stroke-dasharray: ${dashed ? "6 4" : "none"}`);
     const tip = part(node, "tip", head && "path");
     if (!tip) return;
     const [bx, by, half] = [x + w - ux * head, y + h - uy * head, head * 0.45];
     tip.setAttribute("d", `M${x + w} ${y + h} L${bx - uy * half} ${by + ux * half} L${bx + uy * half} ${by - ux * half} Z`);
-    tip.style.fill = "var(--ink)";
+    style(tip, "fill: var(--ink)");
   }
 }
+
+const PARTS = ["box", "marks", "edge", "text"]; // in drawing order
 
 // The named part of a node, made with `tag` when it is missing, removed when `tag` is empty.
 function part(node, name, tag) {
@@ -188,21 +188,28 @@ function part(node, name, tag) {
     delete node[name];
   } else if (!node[name]) {
     node[name] = drawn(tag);
-    node.g.append(node[name]);
+    const above = PARTS.slice(PARTS.indexOf(name) + 1).find((each) => node[each]);
+    node.g.insertBefore(node[name], node[above] ?? null);
   }
   return node[name];
 }
 
-function write(text, { text: words = "", size = 18, align = "middle", bold }, x, y) {
-  text.style.cssText = `font-size: ${size}px; text-anchor: ${align}; font-weight: ${bold ? 700 : 400}; dominant-baseline: central`;
+// Sets a style only when it differs: most shapes of a frame are those of the frame before.
+function style(drawing, css) {
+  if (!drawing || drawing.css === css) return;
+  drawing.css = css;
+  drawing.style.cssText = css;
+}
+
+function write(text, { text: words = "", size = 18, align = "middle", bold }, x, y, colour) {
+  style(text, `font-size: ${size}px; text-anchor: ${align}; font-weight: ${bold ? 700 : 400}; fill: ${colour}`);
   const lines = words.split("\n");
-  text.replaceChildren(
-    ...lines.map((line, at) => {
-      const span = drawn("tspan", { x, y: y + (at - (lines.length - 1) / 2) * size * 1.25 });
-      span.textContent = line;
-      return span;
-    }),
-  );
+  const spans = lines.map((line, at) => {
+    const span = drawn("tspan", { x, y: y + (at - (lines.length - 1) / 2) * size * 1.25 });
+    span.textContent = line;
+    return span;
+  });
+  text.replaceChildren(...spans);
 }
 
 // ---- the theme of the page around: JupyterLab's, VS Code's, else the system's ----

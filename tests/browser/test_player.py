@@ -1,0 +1,321 @@
+"""The step player in a real JupyterLab and as a stand-alone page: keyboard, full screen, themes, accessibility."""
+
+import os
+import re
+import time
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from flashkit.figures import tile_walk
+from flashkit.figures.figure import Figure
+from flashkit.figures.page import page as make_page
+from flashkit.figures.scene import Scene
+from tests.browser.lab_page import FLAGS, Notebook, copy_course, running_lab
+
+pytestmark = pytest.mark.browser
+
+CELLS = ["from flashkit.figures import tile_walk", "tile_walk()", "'below'"]
+STEPS = len(tile_walk().scene.frames)
+HOST = "[data-lm-suppress-shortcuts]"
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("lab")
+    (folder / "settings").mkdir()
+    course = copy_course(folder / "course")
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in CELLS])
+    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    nbformat.write(notebook, course / "player.ipynb")
+    with running_lab(course, folder / "settings") as address:
+        yield course, address
+
+
+@pytest.fixture(scope="module")
+def browser(browser_path):
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=browser_path, args=FLAGS)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(scope="module")
+def notebook(lab, browser):
+    """The notebook, run, with the player on the page."""
+    page = browser.new_page(viewport={"width": 1280, "height": 1000})
+    notebook = Notebook(page, *lab, "player.ipynb")
+    notebook.run_all()
+    page.locator(".player").wait_for(timeout=30_000)
+    yield notebook
+    page.close()
+
+
+@pytest.fixture
+def player(notebook):
+    """The player at its first step, paused, with the focus on its picture."""
+    notebook.page.locator(".stage").focus()
+    notebook.page.keyboard.press("Home")
+    return notebook.page
+
+
+@pytest.fixture
+def stand_alone(browser, tmp_path):
+    """Opens a figure's page from the disk; gives the page, with `requests` and `troubles` seen so far."""
+    contexts = []
+
+    def open_page(figure, **options):
+        file = tmp_path / "figure.html"
+        file.write_text(make_page(figure), encoding="utf-8")
+        contexts.append(browser.new_context(**options))
+        page = contexts[-1].new_page()
+        page.requests, page.troubles = [], []
+        page.on("request", lambda request: page.requests.append(request.url))
+        page.on("pageerror", lambda error: page.troubles.append(str(error)))
+        page.on("console", lambda message: page.troubles.append(message.text))
+        page.goto(file.as_uri())
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+
+
+def step(page) -> int:
+    """The step shown, from 1."""
+    return int(re.search(r"step (\d+) of", page.locator("input[aria-label=Step]").get_attribute("aria-valuetext"))[1])
+
+
+def keep(shot: bytes, name: str) -> None:
+    """FLASHKIT_SCREENSHOTS=folder keeps what the player looked like."""
+    folder = os.environ.get("FLASHKIT_SCREENSHOTS")
+    if folder:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        (Path(folder) / name).write_bytes(shot)
+
+
+def is_full(page) -> bool:
+    return page.evaluate("document.fullscreenElement !== null")
+
+
+def violations(page, context: str | None = None) -> list[str]:
+    from axe_playwright_python.sync_playwright import Axe
+
+    found = Axe().run(page, context=context).response["violations"]
+    return [f"{rule['id']}: {node['html'][:120]}" for rule in found for node in rule["nodes"]]
+
+
+# ---- in JupyterLab ----
+
+
+def test_it_starts_paused_at_the_first_step(player):
+    assert step(player) == 1
+    assert player.get_by_role("button", name="Play").is_visible()
+
+
+def test_arrows_home_and_end_step(player):
+    for key, at in (("ArrowRight", 2), ("ArrowRight", 3), ("ArrowLeft", 2), ("End", STEPS), ("ArrowRight", STEPS)):
+        player.keyboard.press(key)
+        assert step(player) == at, key
+    player.keyboard.press("Home")
+    assert step(player) == 1
+    caption = player.locator(".caption")
+    assert caption.inner_text() == tile_walk().scene.frames[0].caption
+    assert caption.get_attribute("aria-live") == "polite"
+
+
+def test_space_plays_and_pauses(player):
+    player.keyboard.press("Space")
+    player.get_by_role("button", name="Pause").wait_for()
+    deadline = time.monotonic() + 10
+    while step(player) < 2 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    player.keyboard.press("Space")
+    at = step(player)
+    assert at >= 2
+    assert player.get_by_role("button", name="Play").is_visible()
+    time.sleep(2.5)
+    assert step(player) == at
+
+
+def test_tab_reaches_every_control_and_the_scrubber_scrubs(player):
+    reached = []
+    for _ in range(8):
+        player.keyboard.press("Tab")
+        reached.append(player.evaluate(f"document.querySelector('{HOST}').shadowRoot.activeElement?.ariaLabel"))
+        if reached[-1] == "Step":
+            player.keyboard.press("ArrowRight")
+            player.keyboard.press("ArrowRight")
+            assert step(player) == 3
+            player.keyboard.press("Home")
+    assert reached == ["Step back", "Play", "Step on", "Step", "Speed", "Loop", "Full screen", "Keys"]
+
+
+def test_loop_starts_over_and_the_speed_is_chosen_by_keyboard(player):
+    for _ in range(5):
+        player.keyboard.press("Tab")
+    for _ in range(2):
+        player.keyboard.press("ArrowDown")
+    assert player.get_by_role("combobox", name="Speed").input_value() == "4"
+    player.locator(".stage").focus()
+    player.keyboard.press("l")
+    player.keyboard.press("End")
+    player.keyboard.press("Space")
+    deadline = time.monotonic() + 10
+    while step(player) > 3 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    player.keyboard.press("Space")
+    assert step(player) <= 3
+    player.keyboard.press("l")
+
+
+def test_f_fills_the_screen_and_leaves_it(player):
+    player.keyboard.press("f")
+    player.wait_for_function("document.fullscreenElement !== null")
+    player.keyboard.press("ArrowRight")
+    assert step(player) == 2
+    player.keyboard.press("f")
+    player.wait_for_function("document.fullscreenElement === null")
+
+
+def test_where_full_screen_is_refused_a_dialog_fills_the_window(player):
+    player.evaluate("() => void (Element.prototype.requestFullscreen = () => Promise.reject(new Error('refused')))")
+    player.keyboard.press("f")
+    player.locator("dialog[open] .player.big").wait_for()
+    box = player.locator(".player").bounding_box()
+    assert (box["width"], box["height"]) == (1280, 1000)
+    player.keyboard.press("ArrowRight")
+    assert step(player) == 2
+    player.keyboard.press("Escape")
+    player.locator("dialog[open]").wait_for(state="detached")
+    assert player.locator(".player:not(.big)").is_visible()
+    assert not is_full(player)
+
+
+def test_a_question_mark_lists_the_keys(player):
+    player.keyboard.press("?")
+    assert player.get_by_text("first step, last step").is_visible()
+    player.keyboard.press("?")
+    assert not player.get_by_text("first step, last step").is_visible()
+
+
+def test_no_key_on_any_control_changes_a_cell(notebook, player):
+    before = [(cell.id, cell.source) for cell in notebook.code()]
+    assert [source for _, source in before] == CELLS
+    selected = player.locator(".jp-mod-selected").count()
+    player.locator(".stage").focus()
+    for _ in range(9):
+        for key in ("b", "d", "d", "a", "x", "m", "ArrowDown", "ArrowUp", "j", "k"):
+            player.keyboard.press(key)
+        player.keyboard.press("Tab")
+    player.locator(".stage").focus()
+    assert [(cell.id, cell.source) for cell in notebook.code()] == before
+    assert player.locator(".jp-mod-selected").count() == selected
+    player.locator("select[aria-label=Speed]").select_option("1")
+
+
+def test_axe_finds_nothing_in_light_and_dark(notebook, player):
+    player.keyboard.press("?")
+    assert violations(player, HOST) == []
+    for theme, paper in (("JupyterLab Dark", "rgb(17, 17, 17)"), ("JupyterLab Light", "rgb(255, 255, 255)")):
+        player.evaluate(f"window.jupyterapp.commands.execute('apputils:change-theme', {{theme: '{theme}'}})")
+        player.wait_for_function(
+            f"getComputedStyle(document.querySelector('{HOST}').shadowRoot.querySelector('.player')).backgroundColor"
+            f" === '{paper}'"
+        )
+        assert violations(player, HOST) == []
+        keep(player.screenshot(), f"player-{theme.split()[1].lower()}.png")
+    player.locator(".stage").focus()
+    player.keyboard.press("?")
+
+
+def test_aria_snapshot(player):
+    from playwright.sync_api import expect
+
+    expect(player.locator(".player")).to_match_aria_snapshot("""
+- group "The tile walk over S, 5 queries and 5 keys, causal":
+  - text: The tile walk over S, 5 queries and 5 keys, causal
+  - img /The score matrix of 5 queries and 5 keys is walked tile by tile/
+  - paragraph: /S is never stored/
+  - button "Step back"
+  - button "Play"
+  - button "Step on"
+  - slider "Step"
+  - combobox "Speed"
+  - button "Loop"
+  - button "Full screen"
+  - button "Keys"
+  - paragraph: /Space plays/
+""")
+
+
+# ---- stand-alone ----
+
+
+def test_the_page_makes_no_request_and_axe_finds_nothing(stand_alone):
+    for scheme in ("light", "dark"):
+        page = stand_alone(tile_walk(), color_scheme=scheme)
+        page.locator(".player").wait_for()
+        page.keyboard.press("Tab")
+        page.keyboard.press("End")
+        assert step(page) == STEPS
+        assert [url for url in page.requests if not url.startswith(("file:", "data:"))] == []
+        assert len([url for url in page.requests if url.startswith("file:")]) == 1
+        assert page.troubles == []
+        assert violations(page) == []
+
+
+def test_the_page_plays_by_itself_unless_motion_is_unwanted(stand_alone):
+    playing = stand_alone(tile_walk())
+    assert playing.get_by_role("button", name="Pause").is_visible()
+    calm = stand_alone(tile_walk(), reduced_motion="reduce")
+    assert calm.get_by_role("button", name="Play").is_visible()
+    calm.locator(".stage").focus()
+    calm.keyboard.press("ArrowRight")
+    assert step(calm) == 2
+    assert calm.locator(".player.tween").count() == 0
+
+
+def test_controls_choose_another_scene(stand_alone):
+    from flashkit.figures import online_softmax
+
+    page = stand_alone(online_softmax(), reduced_motion="reduce")
+    page.locator(".stage").focus()
+    page.keyboard.press("End")
+    assert page.locator(".caption").inner_text() == "O = acc / l = 4.9655943: right."
+    page.get_by_label("bug").select_option("acc not rescaled")
+    assert "wrong: 4.9655943 is right" in page.locator(".caption").inner_text()
+    assert violations(page) == []
+
+
+def test_time_of_a_frame_change_in_a_scene_of_500_steps(stand_alone):
+    """Printed, not judged: how long a frame change takes with its layout, 200 shapes of which 40 change."""
+    scene = Scene("500 steps", "Two hundred boxes.", 960, 400)
+    for at in range(500):
+        frame = scene.frame(f"Step {at}.")
+        for n in range(200):
+            now = (at + n) % 5 == 0
+            frame.rect(
+                f"box {n}", n % 20 * 48, n // 20 * 40, 44, 36, str(at % 100 if now else n), fill="S" if now else "Q"
+            )
+    page = stand_alone(Figure(scene), reduced_motion="reduce")
+    times = page.evaluate(
+        """async (host) => {
+        const root = document.querySelector(host).shadowRoot, range = root.querySelector("input[aria-label=Step]");
+        const times = [];
+        for (let at = 0; at < 500; at++) {
+            const start = performance.now();
+            range.value = at;
+            range.dispatchEvent(new Event("input"));
+            root.querySelector(".bar").getBoundingClientRect(); // with the layout that it causes
+            times.push(performance.now() - start);
+            if (at % 10 === 0) await new Promise(requestAnimationFrame);
+        }
+        return times.sort((a, b) => a - b);
+    }""",
+        HOST,
+    )
+    print(f"\nframe change: median {times[250]:.1f} ms, 95 % below {times[475]:.1f} ms, slowest {times[-1]:.1f} ms")
