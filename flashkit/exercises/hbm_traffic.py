@@ -8,10 +8,10 @@ import numpy as np
 
 from flashkit.exercises import flash_forward, rows
 from flashkit.exercises.contract import NUMBER, Case, Exercise, Fault
-from flashkit.exercises.forward_faults import FAULT
+from flashkit.exercises.forward_faults import FAULT, Variant
 from flashkit.exercises.rows import row_case
 from flashkit.runtime.call import Argument, Call, Returned
-from reference import traffic
+from reference import forward, traffic
 
 # ---- (a) the bytes as formulas --------------------------------------------------------------------------
 
@@ -137,7 +137,7 @@ FLASH_BYTES = _formula(
 
 # ---- (b) row softmax ------------------------------------------------------------------------------------
 
-ROW_FAULTS = tuple(FAULT[name] for name in (
+ROW_FAULTS = tuple(rows.padded_either_way(FAULT[name]) for name in (
     "no-max", "max-from-zero", "tail-mask-missing", "finite-mask-value", "exp2-without-log2e", "division-forgotten",
     "tail-load-unmasked", "tail-store-unmasked", "other-missing", "race",
 ))  # fmt: skip
@@ -168,7 +168,7 @@ def softmax_exercise(id: str, cases, faults, loads: int, **rest) -> Exercise:
         call=call,
         oracle=lambda case: {"y": rows.oracle(case)},
         honest=lambda case: [{"y": y} for y in rows.honest(case)],
-        wrong=lambda case, variant: {"y": rows.wrong(case, variant)},
+        wrong=lambda case, variant: {"y": (rows.wrong if loads == 1 else rows.wrong_two_passes)(case, *variant)},
         cases=tuple(replace(case, seed=300 + number) for number, case in enumerate(cases)),
         draw=lambda seed: rows.draw_like(cases, seed),
         faults=faults,
@@ -217,10 +217,27 @@ def _naive_budget(case: Case) -> dict[str, int]:
     return {**{name: moved[name] for name in "qkvo"}, "*": moved["s"] + moved["p"]}
 
 
-def _whole_rows(case: Case) -> Case:
-    """The same case with the softmax's block: a whole row, padded to a power of two."""
-    return replace(case, options={**case.options, "block_k": max(16, 1 << (case.sizes["N_k"] - 1).bit_length())})
+def _naive_wrong(case: Case, variant: tuple[Variant, int]) -> dict[str, np.ndarray]:
+    """The mistake in three kernels: the softmax holds whole rows, padded to a power of two; S is stored in q's dtype."""
+    variant, least = variant
+    block = max(least, 1 << (case.sizes["N_k"] - 1).bit_length())
+    stored = replace(variant, steps={"score": _stored_score, **variant.steps})
+    return {"o": flash_forward.wrong(replace(case, options={**case.options, "block_k": block}), stored)["o"][0, 0]}
 
+
+def _stored_score(tile: forward.Tile) -> np.ndarray:
+    S = forward.score(tile)
+    return S.astype(tile.problem.arithmetic.operand).astype(S.dtype)
+
+
+# 1/d is left out: where no scale is passed it is the scale applied twice.
+SCALE_OF_ANOTHER_DIMENSION = replace(
+    FAULT["scale-of-another-dimension"],
+    variants=(
+        Variant(scale=lambda d, d_v, scale: 1 / np.sqrt(d_v)),
+        Variant(scale=lambda d, d_v, scale: np.sqrt(d)),
+    ),
+)
 
 NAIVE_ATTENTION = replace(
     flash_forward.exercise(
@@ -242,10 +259,13 @@ NAIVE_ATTENTION = replace(
             flash_forward.attention_case("gaps between the rows", 29, 45, 16, 32, d=32, d_v=16, layout="padded"),
             flash_forward.attention_case("half precision", 41, 71, 32, 32, d_v=32, dtype="fp16"),
         ),
-        faults=tuple(FAULT[name] for name in (
-            "no-max", "max-from-zero", "tail-mask-missing", "exp2-without-log2e", "scale-missing", "scale-twice",
-            "scale-of-another-dimension", "division-forgotten", "tail-load-unmasked", "v-tail-unmasked",
-            "tail-store-unmasked", "other-missing", "query-tail-lost", "race",
+        faults=tuple(rows.padded_either_way(fault) for fault in (
+            *(FAULT[name] for name in (
+                "no-max", "max-from-zero", "tail-mask-missing", "exp2-without-log2e", "scale-missing", "scale-twice",
+                "division-forgotten", "tail-load-unmasked", "v-tail-unmasked", "tail-store-unmasked", "other-missing",
+                "query-tail-lost", "race",
+            )),
+            SCALE_OF_ANOTHER_DIMENSION,
         )),
         hints=(
             "Kernel 1 writes S = Q K^T * scale tile by tile; kernel 2 is your row softmax; kernel 3 accumulates P V.",
@@ -254,7 +274,7 @@ NAIVE_ATTENTION = replace(
         ),
     ),
     budget=_naive_budget,
-    wrong=lambda case, variant: {"o": flash_forward.wrong(_whole_rows(case), variant)["o"][0, 0]},
+    wrong=_naive_wrong,
 )  # fmt: skip
 
 EXERCISES = (NAIVE_BYTES, FLASH_BYTES, SOFTMAX, NAIVE_ATTENTION)

@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from flashkit.exercises.contract import Case
+from flashkit.exercises.contract import Case, Fault
 from flashkit.exercises.forward_faults import Variant
 from flashkit.exercises.honest import EXP2_STEPS
 from flashkit.exercises.inputs import NUMPY_DTYPES
-from reference.forward import STEPS, Problem, dense, tiled
+from reference.forward import STEPS, Problem, State, Tile, cut, dense, tiled
 from reference.shapes import FLOAT16, FLOAT32
 
 ARITHMETIC = {"fp32": FLOAT32, "fp16": FLOAT16}
@@ -32,9 +32,9 @@ def row_case(why: str, rows: int, columns: int, block: int | None = None, **rest
     return Case(why, {"rows": rows, "columns": columns}, {"block": block} if block else {}, **rest)
 
 
-def block_of(case: Case) -> int:
-    """The case's block, or the power of two that holds a whole row."""
-    return case.options.get("block") or max(16, 1 << (case.sizes["columns"] - 1).bit_length())
+def block_of(case: Case, least: int = 1) -> int:
+    """The case's block, or the power of two, ``least`` or more, that holds a whole row."""
+    return case.options.get("block") or max(least, 1 << (case.sizes["columns"] - 1).bit_length())
 
 
 def scores(case: Case) -> np.ndarray:
@@ -53,9 +53,9 @@ def values(case: Case) -> np.ndarray:
     return v.astype(NUMPY_DTYPES[case.dtype]).astype(np.float64)
 
 
-def problem(case: Case, **more) -> Problem:
+def problem(case: Case, least: int = 1, **more) -> Problem:
     x = scores(case)
-    return Problem(x, np.eye(x.shape[1]), values(case), scale=1.0, block_q=16, block_k=block_of(case), **more)
+    return Problem(x, np.eye(x.shape[1]), values(case), scale=1.0, block_q=16, block_k=block_of(case, least), **more)
 
 
 def oracle(case: Case) -> np.ndarray:
@@ -69,11 +69,57 @@ def honest(case: Case) -> list[np.ndarray]:
     return [tiled(low, steps)[0].astype(dtype).astype(np.float64) for steps in (STEPS, EXP2_STEPS)]
 
 
-def wrong(case: Case, variant: Variant) -> np.ndarray:
-    low = problem(case, arithmetic=ARITHMETIC[case.dtype])
+def wrong(case: Case, variant: Variant, least: int = 1) -> np.ndarray:
+    low = problem(case, least, arithmetic=ARITHMETIC[case.dtype])
+    steps = STEPS if case.sizes.get("d_v") else replace(STEPS, accumulate=_placed)
     with np.errstate(over="ignore"):
-        o = tiled(low, replace(STEPS, **variant.steps))[0].astype(NUMPY_DTYPES[case.dtype])
+        o = tiled(low, replace(steps, **variant.steps))[0].astype(NUMPY_DTYPES[case.dtype])
     return o.astype(np.float64)
+
+
+def wrong_two_passes(case: Case, variant: Variant, again: bool) -> np.ndarray:
+    """A first pass over the blocks with the mistake, which leaves m and l; a second one stores exp(x - m) / l.
+
+    ``again`` says whether the second pass computes its exponentials with the mistake too.
+    """
+    p = problem(case, arithmetic=ARITHMETIC[case.dtype])
+    steps, dtype = replace(STEPS, accumulate=_summed, **variant.steps), p.arithmetic.accumulator
+    y = np.empty(p.Q.shape, dtype)
+    with np.errstate(all="ignore"):
+        for i in range(p.query_tiles):
+            state = steps.init(len(p.rows(i)), 0, dtype)
+            for j in steps.visit(p, i):
+                tile = cut(p, i, j)
+                tile.S = steps.score(tile)
+                S = steps.mask(tile.S, tile)
+                m_new = steps.new_max(state.m, S, tile)
+                P = steps.weights(S, m_new)
+                state = steps.accumulate(steps.rescale(state, m_new), P, tile)
+            exp = steps.weights if again else STEPS.weights
+            whole = State(state.m, state.l, exp(p.Q[p.rows(i)].astype(dtype), state.m))
+            y[p.rows(i)] = steps.finish(whole)[0]
+        return y.astype(NUMPY_DTYPES[case.dtype]).astype(np.float64)
+
+
+def _summed(state: State, P: np.ndarray, tile: Tile) -> State:
+    return State(state.m, state.l + P.sum(axis=1), state.acc)
+
+
+def two_passes(fault: Fault) -> Fault:
+    """For kernels that carry m and l alone and read the row again."""
+    return replace(fault, variants=tuple((variant, again) for variant in fault.variants for again in (False, True)))
+
+
+def _placed(state: State, P: np.ndarray, tile: Tile) -> State:
+    """P V with V the identity, without a product: inf * 0 would be NaN in columns that the kernel never touches."""
+    acc, here = state.acc.copy(), tile.keys < state.acc.shape[1]
+    acc[:, tile.keys[here]] += P[:, here]
+    return State(state.m, state.l + P.sum(axis=1), acc)
+
+
+def padded_either_way(fault: Fault) -> Fault:
+    """For kernels that hold whole rows: the block is the next power of two, or at least 16."""
+    return replace(fault, variants=tuple((variant, least) for variant in fault.variants for least in (1, 16)))
 
 
 def draw_like(cases: tuple[Case, ...], seed: int) -> tuple[Case, ...]:
