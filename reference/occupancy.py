@@ -14,7 +14,7 @@ KIB = 1024
 
 @dataclass(frozen=True)
 class Limits:
-    """What one SM of an architecture holds. Shared memory in bytes; ``block_shared`` is the most a block may ask for."""
+    """What one SM of an architecture holds; shared memory in bytes, ``block_shared`` of it at most for one block."""
 
     warps: int
     blocks: int
