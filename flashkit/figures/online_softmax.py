@@ -142,7 +142,7 @@ def _scene(problem: Problem, bug: Bug) -> Scene:
 
 
 def _block(columns: Columns, at: int, m: float, m_old: float, bug: Bug) -> None:
-    columns.frame(f"Block {at}: its scores arrive.", f"block {at}", at, 2)
+    columns.frame(f"Block {at}: its scores arrive.", f"B{at}", at, 2)
     columns.frame(f"The maximum is now {number(m)}.", "", at, 3)
     old = f"alpha = exp({number(m_old)} − {number(m)}) = {number(np.exp(m_old - m), 4)}: {bug.says}."
     columns.frame(old if at else "There is nothing old yet: alpha is taken as 0.", "", at, 5)

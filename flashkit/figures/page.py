@@ -7,8 +7,8 @@ import html
 import json
 
 from flashkit.figures.figure import Figure
+from flashkit.figures.script import PLAYER, script
 
-SOURCE = "player.js"
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:"
 PAGE = """<!doctype html>
 <html lang="en">
@@ -40,14 +40,12 @@ render({{ model: {{ get: (name) => ({{ data: DATA }})[name] }}, el: document.get
 
 def page(figure: Figure) -> str:
     """The page's text. It starts by itself, unless the reader asked for reduced motion."""
-    from importlib.resources import files
-
     data = json.dumps(figure.data(autoplay=True), ensure_ascii=False, separators=(",", ":"))
     return PAGE.format(
         policy=POLICY,
         title=html.escape(figure.scene.title),
         alt=html.escape(figure.alt),
         poster=base64.b64encode(figure.poster).decode(),
-        player=files("flashkit.figures").joinpath(SOURCE).read_text(encoding="utf-8"),
+        player=script(PLAYER),
         data=data.replace("</", "<\\/").replace("<!--", "<\\!--"),
     )

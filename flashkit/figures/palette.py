@@ -6,7 +6,7 @@ outline, because orange, sky and yellow have less than 3:1 contrast on white.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,9 @@ class Theme:
 
 LIGHT = Theme("#ffffff", "#1a1a1a", "#0072B2")
 DARK = Theme("#111111", "#eeeeee", "#56B4E9")
+
+
+THEMES = {"light": asdict(LIGHT), "dark": asdict(DARK)}  # for the browser
 
 
 def contrast(a: str, b: str) -> float:

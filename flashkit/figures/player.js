@@ -1,5 +1,5 @@
 // The step player: draws a figure's plain data (wire.py) as SVG and moves through its frames. It computes nothing:
-// every number and every sentence comes from Python. The same file is an anywidget and is inlined in a stand-alone page.
+// every number and every sentence comes from Python. With page.js before it, it is an anywidget, and a stand-alone page.
 
 const SVG = "http://www.w3.org/2000/svg";
 const DWELL = 2000; // milliseconds a frame stays at speed 1
@@ -60,13 +60,6 @@ kbd { font: inherit; border: 1px solid var(--edge); border-radius: 3px; padding:
 .big .caption { font-size: clamp(17px, 2vw, 30px); }
 dialog { padding: 0; border: 0; width: 100vw; height: 100vh; max-width: none; max-height: none; }
 `;
-
-function element(tag, attributes = {}, children = []) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  made.append(...children);
-  return made;
-}
 
 function drawn(tag, attributes = {}) {
   const made = document.createElementNS(SVG, tag);
@@ -212,34 +205,6 @@ function write(text, { text: words = "", size = 18, align = "middle", bold }, x,
   text.replaceChildren(...spans);
 }
 
-// ---- the theme of the page around: JupyterLab's, VS Code's, else the system's ----
-
-function isDark() {
-  const body = document.body;
-  if (body.dataset.jpThemeLight) return body.dataset.jpThemeLight === "false";
-  if (/vscode-(light|dark|high-contrast)/.test(body.className)) return !/vscode-light|high-contrast-light/.test(body.className);
-  return matchMedia("(prefers-color-scheme: dark)").matches;
-}
-
-function follow(player, themes) {
-  const apply = () => {
-    const { paper, ink } = themes[isDark() ? "dark" : "light"];
-    const faded = (percent) => `color-mix(in srgb, ${ink} ${percent}%, ${paper})`;
-    const variables = { paper, ink, line: faded(35), edge: faded(60), raised: faded(8), hatch: faded(60) };
-    variables.focus = themes[isDark() ? "dark" : "light"].focus;
-    for (const [name, value] of Object.entries(variables)) player.style.setProperty(`--${name}`, value);
-  };
-  apply();
-  const watcher = new MutationObserver(apply);
-  watcher.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "class"] });
-  const system = matchMedia("(prefers-color-scheme: dark)");
-  system.addEventListener("change", apply);
-  return () => {
-    watcher.disconnect();
-    system.removeEventListener("change", apply);
-  };
-}
-
 // ---- the player ----
 
 class Player {
@@ -378,11 +343,12 @@ class Player {
 
   mark() {
     const last = this.frames.length - 1 || 1;
-    let free = -1;
+    let before = null;
     const labels = this.frames.flatMap(({ tick }, at) => {
       const place = (100 * at) / last;
-      if (!tick || place < free) return [];
-      free = place + 2.1 * tick.length + 1.5;
+      const needed = before && 0.8 * (before.length + tick.length) + 1.5; // percent: half of each label, and a gap
+      if (!tick || (before && place - before.place < needed)) return [];
+      before = { place, length: tick.length };
       return [element("span", { style: `left: ${place}%` }, [tick])];
     });
     this.ticks.replaceChildren(...labels);
@@ -489,12 +455,8 @@ class Player {
 
 function render({ model, el }) {
   const data = model.get("data");
-  const host = element("div", { "data-lm-suppress-shortcuts": "true" }); // on the host of a shadow root it covers all
-  const shadow = host.attachShadow({ mode: "open" });
   const player = new Player(data);
-  shadow.append(element("style", {}, [STYLE]), player.root);
-  el.append(host);
-  const unfollow = follow(player.root, data.themes);
+  const unfollow = shelter(el, data.themes, STYLE, player.root);
   if (data.autoplay && !player.calm.matches) player.toggle();
   return () => {
     player.close();

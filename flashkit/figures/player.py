@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import anywidget
 import traitlets
 
-SOURCE = Path(__file__).with_name("player.js")
+from flashkit.figures.script import PLAYER, script
 
 
 class Player(anywidget.AnyWidget):
     """Shows ``data``, made by :func:`flashkit.figures.wire.package`. It needs no kernel once it is on the page."""
 
-    _esm = SOURCE.read_text(encoding="utf-8")
+    _esm = script(PLAYER)
     data = traitlets.Dict().tag(sync=True)

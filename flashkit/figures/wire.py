@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 
-from flashkit.figures.palette import COLOURS, DARK, LIGHT, Theme
+from flashkit.figures.palette import COLOURS, THEMES
 from flashkit.figures.scene import Scene, Shape
 
 
@@ -30,7 +30,7 @@ def package(scenes: Mapping[tuple[int, ...], Scene], controls: Sequence[Control]
         "shapes": [_compact(shape) for shape in numbers],
         "controls": [asdict(control) for control in controls],
         "colours": {name: [colour.fill, colour.on] for name, colour in COLOURS.items()},
-        "themes": {"light": _theme(LIGHT), "dark": _theme(DARK)},
+        "themes": THEMES,
         "autoplay": autoplay,
     }
 
@@ -60,7 +60,3 @@ def _plain(value):
         return value
     value = round(float(value), 2)
     return int(value) if value.is_integer() else value
-
-
-def _theme(theme: Theme) -> dict:
-    return {"paper": theme.paper, "ink": theme.ink, "focus": theme.focus}
