@@ -50,7 +50,7 @@ def compile_kernel(path: str, request: dict) -> dict:
     exec(compile(text, path, "exec"), module)
     kernel = module[request["kernel"]]
     names = list(request["types"])
-    source = triton.compiler.ASTSource(
+    source = source_class(kernel)(
         fn=kernel,
         signature=request["types"],
         constexprs={(names.index(name),): value for name, value in module[CONSTEXPRS].items()},
@@ -59,12 +59,27 @@ def compile_kernel(path: str, request: dict) -> dict:
     start = time.perf_counter()
     compiled = triton.compile(source, target=GPUTarget("cuda", request["arch"], 32), options=request["options"])
     seconds = time.perf_counter() - start
+    with open("kernel.ptx", "w") as file:
+        file.write(compiled.asm["ptx"])
     shared, limit = compiled.metadata.shared, SHARED_LIMIT.get(request["arch"], 227) * 1024
     answer = {"ok": shared <= limit, "shared": shared, "seconds": seconds, **usage(compiled.asm["cubin"])}
+    threads = re.search(r"\.(?:reqntid|maxntid)\s+(\d+)", compiled.asm["ptx"])
+    answer["threads"] = int(threads[1]) if threads else 32 * compiled.metadata.num_warps
     if not answer["ok"]:
         message = f"out of resource: shared memory, Required: {shared}, Hardware limit: {limit}"
         answer |= {"error": "OutOfResources", "message": message, "lineno": 0, "traceback": message}
     return answer
+
+
+def source_class(kernel):
+    """What turns the function into the compiler's input: Gluon kernels have a way of their own."""
+    from triton.compiler import ASTSource
+
+    if not getattr(kernel, "is_gluon", bool)():
+        return ASTSource
+    from triton.experimental.gluon._runtime import GluonASTSource
+
+    return GluonASTSource
 
 
 def stand_in_for_torch(modules: list[str]) -> None:
@@ -89,7 +104,7 @@ def _torch_function(module: str, name: str):
 
 
 def usage(cubin: bytes) -> dict:
-    """Registers and local memory (bytes) a thread, as cuobjdump -res-usage tells them; {} when it cannot run."""
+    """Registers and local memory (bytes) a thread, static shared memory a block, as cuobjdump -res-usage tells them; {} when it cannot run."""
     from triton import knobs
 
     with open("kernel.cubin", "wb") as file:
@@ -99,8 +114,14 @@ def usage(cubin: bytes) -> dict:
         said = subprocess.run(command, capture_output=True, text=True, timeout=10).stdout
     except (OSError, subprocess.SubprocessError):
         return {}
-    found = dict(re.findall(r"\b(REG|STACK|LOCAL):(\d+)", said))
-    return {"registers": int(found["REG"]), "spills": int(found["STACK"]) + int(found["LOCAL"])} if found else {}
+    found = {name: int(value) for name, value in re.findall(r"\b(REG|STACK|LOCAL|SHARED):(\d+)", said)}
+    if not found:
+        return {}
+    return {
+        "registers": found["REG"],
+        "spills": found["STACK"] + found["LOCAL"],
+        "static_shared": found.get("SHARED", 0),
+    }
 
 
 def describe(error: Exception, path: str) -> dict:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from flashkit.instruments.listing import Listing, read
 from flashkit.instruments.record import Argument, Launch
 from flashkit.runtime.source import Line, Source, SourceError, collect
 
@@ -45,6 +46,8 @@ class CompileResult:
     source     what was compiled
     where, lineno, line   the student's line, "" and 0 when none is known
     registers  a thread, spills: bytes of local memory a thread, shared: bytes a block; None when not known
+    static_shared  of CUDA C++, bytes declared in the text; threads a block; both None when not known
+    listing    what the kernel's PTX is made of, when it was asked for
     seconds    of compilation alone (ok) or of the whole child
     """
 
@@ -62,16 +65,23 @@ class CompileResult:
     registers: int | None = None
     spills: int | None = None
     shared: int | None = None
+    static_shared: int | None = None
+    threads: int | None = None
+    listing: Listing | None = field(default=None, repr=False)
 
     @property
     def ok(self) -> bool:
         return self.kind == "ok"
 
 
-def start(launch: Launch, arch: int = ARCH) -> Pending:
-    """Starts compiling a launch's kernel for ``arch`` (90 is sm_90); returns at once and raises nothing."""
+def start(launch: Launch, arch: int = ARCH, listing: bool = False) -> Pending:
+    """Starts compiling a launch's kernel for ``arch`` (90 is sm_90); returns at once and raises nothing.
+
+    ``listing`` asks for what the kernel is made of too.
+    """
     try:
         source, request = _prepare(launch, arch)
+        request["listing"] = listing
         return Pending(launch.name, arch, source, request)
     except _Refused as refusal:
         return Pending.answered(refusal.result(launch.name, arch))
@@ -113,7 +123,7 @@ class Pending:
 
     def __init__(self, kernel: str, arch: int, source: Source, request: dict[str, Any]):
         self._kernel, self._arch, self._source = kernel, arch, source
-        self._started = time.monotonic()
+        self._started, self._listing = time.monotonic(), bool(request.get("listing"))
         self._result: CompileResult | None = None
         self._folder = tempfile.TemporaryDirectory(prefix="flashkit-compile-", ignore_cleanup_errors=True)
         folder = Path(self._folder.name)
@@ -179,6 +189,8 @@ class Pending:
         answer.setdefault("seconds", time.monotonic() - self._started)
         ok, lineno = answer.pop("ok"), answer.pop("lineno", 0)
         result = CompileResult(self._kernel, "ok" if ok else "refused", arch=self._arch, **answer)
+        if self._listing and (folder / "kernel.ptx").exists():
+            result = replace(result, listing=read((folder / "kernel.ptx").read_text()))
         if ok:
             return result
         if _is_machine_trouble(result):

@@ -19,13 +19,15 @@ CHILD = Path(__file__).with_name("cuda_child.py")
 TEXT = "the CUDA text"  # where a line is, when the text's place in the student's cell is not known
 
 
-def start(text: str, kernel: str, arch: str, function: Callable | None = None) -> Pending:
+def start(text: str, kernel: str, arch: str, function: Callable | None = None, listing: bool = False) -> Pending:
     """Starts compiling ``text`` for ``arch`` ("90a" is sm_90a); returns at once and raises nothing.
 
-    ``function`` is the student's, in whose cell or file the text stands, so that lines are counted there.
+    ``function`` is the student's, in whose cell or file the text stands, so that lines are counted there; ``listing``
+    asks for what the kernel is made of too.
     """
+    asked = request(kernel, arch) | {"listing": listing}
     try:
-        return _Pending(kernel, arch, source_of(text, kernel, function), request(kernel, arch))
+        return _Pending(kernel, arch, source_of(text, kernel, function), asked)
     except OSError as error:  # a full disk, no more processes
         return Pending.answered(CompileResult(kernel, "unavailable", arch=arch, error="OSError", message=str(error)))
 

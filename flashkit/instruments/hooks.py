@@ -95,7 +95,8 @@ def describe_launch(kernel, args, kwargs) -> Launch:
         values = inspect.getcallargs(kernel.fn, *args, **own)
     except TypeError:  # wrong arguments: the interpreter says so in a moment
         values = {}
-    plain = set(kernel.kwargs.get("do_not_specialize") or ())
+    given = kernel.kwargs if hasattr(kernel, "kwargs") else vars(kernel)  # interpreted, or compiled
+    plain = set(given.get("do_not_specialize") or ())
     arguments = {}
     for number, parameter in enumerate(inspect.signature(kernel.fn).parameters.values()):
         if parameter.name in values:
@@ -218,8 +219,11 @@ class Hooks:
             return cas(pointers, *rest)
 
         for name, replacement in {
-            "set_grid_dim": metered_grid, "create_masked_load": metered_load, "create_masked_store": metered_store,
-            "create_atomic_rmw": metered_rmw, "create_atomic_cas": metered_cas,
+            "set_grid_dim": metered_grid,
+            "create_masked_load": metered_load,
+            "create_masked_store": metered_store,
+            "create_atomic_rmw": metered_rmw,
+            "create_atomic_cas": metered_cas,
         }.items():
             self._replace(builder, name, replacement)
         for name in ("create_atomic_load", "create_atomic_store", "create_atomic_poll"):  # 3.9

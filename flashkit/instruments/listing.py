@@ -1,0 +1,117 @@
+"""What a compiled kernel is made of, read from its PTX: matrix instructions, copies, load widths, and its inner loops.
+
+PTX is what Triton and NVRTC hand to ptxas. It names the instructions that matter here as the handbooks do
+(PTX ISA: mma.sync, wgmma.mma_async, tcgen05.mma, cp.async, cp.async.bulk.tensor), and is read in milliseconds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+KINDS = {  # what a table shows: the name, and how the instruction starts
+    "mma.sync": re.compile(r"mma\.sync"),
+    "wgmma": re.compile(r"wgmma\.mma_async"),
+    "tcgen05": re.compile(r"tcgen05\.mma"),
+    "cp.async": re.compile(r"cp\.async\.c[ag]"),
+    "TMA": re.compile(r"cp\.async\.bulk"),
+}
+SPECIAL = re.compile(r"(ex2|lg2|rcp|rsqrt|sqrt|sin|cos|tanh|div)\.")  # the unit with 16 lanes an SM
+FREE = re.compile(r"(mov|cvta|bra|ret|pragma)\b")  # mostly gone once registers are assigned
+_INSTRUCTION = re.compile(r"\s*(?:@!?%p\d+\s+)?([a-z][a-z0-9_.:]*)[\s;]")
+_LABEL = re.compile(r"\s*(\$?[A-Za-z_]\w*):\s*(?://.*)?$")
+_BRANCH = re.compile(r"\s*(?:@!?%p\d+\s+)?bra(?:\.uni)?\s+(\$?\w+);")
+_GLOBAL = re.compile(r"ld\.(?:volatile\.)?global\S*?(?:\.v(\d))?\.[bufs](\d+)$")
+_SHAPE = re.compile(r"\.m(\d+)n(\d+)k(\d+)\.")
+_COPIED = re.compile(r"\],\s*(?:0x([0-9a-f]+)|(\d+))")
+
+
+@dataclass
+class Mix:
+    """Instructions of one warp, once through a piece of code.
+
+    issued      all instructions that take an issue slot
+    special     of those, the ones for the special-function unit (exp2, reciprocal, ...)
+    matrix      FLOP of matrix instructions (a warp's quarter of a warpgroup's); 0 for tcgen05, which hides its shape
+    kinds       how often each instruction of KINDS stands there
+    loads       bytes a thread -> how many loads (or asynchronous copies) of that width from global memory
+    shuffles, barriers, shared   exchanges between lanes, waits of the block, loads and stores of shared memory
+    """
+
+    issued: int = 0
+    special: int = 0
+    matrix: float = 0.0
+    kinds: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
+    loads: dict[int, int] = field(default_factory=dict)
+    shuffles: int = 0
+    barriers: int = 0
+    shared: int = 0
+
+
+@dataclass
+class Listing:
+    """A whole kernel, and its innermost loops in the order of the code."""
+
+    whole: Mix
+    loops: list[Mix]
+
+    @property
+    def main(self) -> Mix | None:
+        """The loop with the most matrix work, else the longest; None when the kernel has none."""
+        return max(self.loops, key=lambda loop: (loop.matrix, loop.issued), default=None)
+
+
+def read(ptx: str) -> Listing:
+    """Reads PTX text; of several kernels in it, all together."""
+    lines = ptx.splitlines()
+    return Listing(mix(lines), [mix(lines[first : last + 1]) for first, last in _innermost(lines)])
+
+
+def mix(lines: Iterable[str]) -> Mix:
+    """Counts the instructions of some lines of PTX."""
+    found = Mix()
+    for line in lines:
+        match = _INSTRUCTION.match(line)
+        if match is None or FREE.match(match[1]):
+            continue
+        name = match[1]
+        found.issued += 1
+        found.special += SPECIAL.match(name) is not None
+        found.shuffles += name.startswith("shfl.")
+        found.barriers += name.startswith(("bar.", "barrier.", "wgmma.wait", "mbarrier.try_wait"))
+        found.shared += name.startswith(("ld.shared", "st.shared", "ldmatrix", "stmatrix"))
+        found.matrix += _flop(name)
+        for kind, pattern in KINDS.items():
+            found.kinds[kind] += pattern.match(name) is not None
+        if width := _width(name, line):
+            found.loads[width] = found.loads.get(width, 0) + 1
+    return found
+
+
+def _flop(name: str) -> float:
+    shape = _SHAPE.search(name) if name.startswith(("mma.", "wgmma.mma")) else None
+    if shape is None:
+        return 0.0
+    m, n, k = map(int, shape.groups())
+    return 2.0 * m * n * k / (4 if name.startswith("wgmma") else 1)
+
+
+def _width(name: str, line: str) -> int:
+    """Bytes that each thread asks of global memory; 0 for what is no load."""
+    if KINDS["cp.async"].match(name):
+        copied = _COPIED.search(line)
+        return int(copied[1], 16) if copied and copied[1] else int(copied[2]) if copied else 0
+    found = _GLOBAL.match(name)
+    return int(found[1] or 1) * int(found[2]) // 8 if found else 0
+
+
+def _innermost(lines: list[str]) -> list[tuple[int, int]]:
+    """First and last line of each loop (a branch back to a label) that holds no other."""
+    labels = {match[1]: number for number, line in enumerate(lines) if (match := _LABEL.match(line))}
+    loops = []
+    for number, line in enumerate(lines):
+        match = _BRANCH.match(line)
+        if match and labels.get(match[1], number) < number:
+            loops.append((labels[match[1]], number))
+    return [(a, b) for a, b in loops if not any((a, b) != (c, d) and a <= c and d <= b for c, d in loops)]
