@@ -189,7 +189,7 @@ def _jitter(case: Case, rng) -> Case:
     elif o["causal"] and o["offset"] < 0:
         o["offset"] = -int(rng.integers(1, max(2, min(s["N_q"], s["N_k"]))))
     if case.values == "normal" and not single_tile:
-        s["d_v"] = int(rng.choice([16, 32])) if s["d_v"] != s["d"] else s["d_v"]
+        s["d_v"] = int(rng.choice([n for n in (16, 32, 64) if n != s["d"]])) if s["d_v"] != s["d"] else s["d_v"]
     return replace(case, sizes=s, options=o, seed=int(rng.integers(2**31)))
 
 
@@ -303,6 +303,7 @@ ROWS = exercise(
         attention_case("scores that overflow exp", 23, 47, 16, 16, values="large"),
         attention_case("all scores far below zero", 17, 64, 16, 32, values="negative"),
         attention_case("far below zero, with a tail", 11, 43, 16, 32, values="negative"),
+        attention_case("the last key outweighs all others", 11, 45, 16, 16, values="peak"),
         attention_case("every score below any finite mask", 17, 43, 16, 32, values="trap"),
         attention_case("gaps between the rows", 29, 45, 16, 32, d=32, d_v=16, layout="padded"),
         attention_case("half precision", 41, 71, 32, 32, d_v=32, dtype="fp16"),

@@ -1,0 +1,117 @@
+"""The kill matrix as tests: one planted fault, pair of faults or correct variant each. See judging.py for the rule."""
+
+import pytest
+
+from tests.labs.correct_variants import NAMES, OVER_BUDGET, exercise_of
+from tests.labs.judging import is_misnamed, is_named, judge, judge_mutant
+from tests.labs.kill_matrix import EQUIVALENT, SINGLE, TWO_FAULTS, summary
+from tests.labs.mutant import Mutant
+
+SEEDS = (11, 12)  # secret draws, in the slow suite
+
+
+def ids(mutants):
+    return [mutant.id for mutant in mutants]
+
+
+@pytest.mark.parametrize("mutant", SINGLE, ids=ids(SINGLE))
+def test_a_planted_fault_is_caught_and_named(mutant):
+    judgement = judge_mutant(mutant)
+    assert judgement.caught, judgement.text
+    assert is_named(mutant, judgement), judgement.text
+
+
+@pytest.mark.parametrize("mutant", TWO_FAULTS, ids=ids(TWO_FAULTS))
+def test_two_faults_are_caught_and_not_misnamed(mutant):
+    judgement = judge_mutant(mutant)
+    assert judgement.caught, judgement.text
+    assert not is_misnamed(mutant, judgement), judgement.text
+
+
+@pytest.mark.parametrize("mutant", EQUIVALENT, ids=ids(EQUIVALENT))
+def test_what_only_looks_like_a_fault_passes(mutant):
+    assert mutant.note, "say why it is right"
+    judgement = judge_mutant(mutant)
+    assert (judgement.verdict, judgement.named) == ("right", ()), judgement.text
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_correct_but_unusual_kernel_passes_and_nothing_is_named(name):
+    judgement = judge(exercise_of(name), name)
+    assert (judgement.verdict, judgement.named) == ("right", ()), judgement.text
+    assert bool(judgement.over_budget) == (name in OVER_BUDGET), judgement.over_budget
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("mutant", SINGLE + TWO_FAULTS, ids=ids(SINGLE + TWO_FAULTS))
+def test_secret_cases_catch_it_too_and_do_not_misname_it(mutant, seed):
+    judgement = judge_mutant(mutant, seed)
+    assert judgement.caught, judgement.text
+    assert not is_misnamed(mutant, judgement), judgement.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("name", NAMES)
+def test_secret_cases_accuse_no_correct_kernel(name, seed):
+    judgement = judge(exercise_of(name), name, seed=seed)
+    assert (judgement.verdict, judgement.named) == ("right", ()), judgement.text
+
+
+@pytest.mark.parametrize("lab", ("00", "03"))
+def test_each_fault_of_the_bank_has_two_mutants(lab):
+    from flashkit.exercises import EXERCISES
+
+    wanted = {fault.name for id, e in EXERCISES.items() if id.startswith(lab) for fault in e.faults}
+    planted = [mutant.fault for mutant in SINGLE if mutant.exercise.startswith(lab)]
+    assert {name for name in wanted if planted.count(name) < 2} == set()
+    assert set(planted) <= wanted
+
+
+def test_ids_are_unique():
+    everything = ids(SINGLE + TWO_FAULTS + EQUIVALENT)
+    assert len(set(everything)) == len(everything)
+
+
+# ---- the proof can fail
+
+
+def judgement(verdict="wrong", named=(), caught_by="compare"):
+    from tests.labs.judging import Judgement
+
+    return Judgement(verdict, caught_by, tuple(named), False, (), "")
+
+
+ONE, TWO = Mutant("a", "solution", ()), Mutant("a + b", "solution", ())
+
+
+@pytest.mark.parametrize(
+    ("mutant", "named", "caught_by", "expected"),
+    [
+        (ONE, (), "compare", False),
+        (ONE, ("a",), "compare", False),
+        (ONE, ("b",), "compare", True),
+        (ONE, ("a", "b"), "compare", False),
+        (ONE, ("b", "c"), "compare", True),
+        (TWO, (), "compare", False),
+        (TWO, ("a", "b"), "compare", False),
+        (TWO, ("a",), "compare", True),
+        (TWO, ("a",), "meter: outside", False),
+        (TWO, ("a", "c"), "compare", True),
+        (TWO, ("c",), "meter: outside", True),
+    ],
+)
+def test_what_counts_as_misnamed(mutant, named, caught_by, expected):
+    assert is_misnamed(mutant, judgement(named=named, caught_by=caught_by)) is expected
+
+
+def test_the_last_line_is_bad_when_one_mutant_survives_or_one_variant_is_accused():
+    good = {mutant: judgement(named=mutant.faults) for mutant in SINGLE + TWO_FAULTS}
+    passing = {name: judgement("right") for name in NAMES}
+    assert summary(good, passing)[1]
+    assert not summary({**good, SINGLE[0]: judgement("right")}, passing)[1]
+    assert not summary({**good, SINGLE[0]: judgement(named=["another"])}, passing)[1]
+    assert not summary(good, {**passing, NAMES[0]: judgement("wrong")})[1]
+    unnamed = {mutant: judgement() for mutant in SINGLE[: len(SINGLE) // 15]}
+    assert not summary({**good, **unnamed}, passing)[1]
