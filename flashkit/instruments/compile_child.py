@@ -104,7 +104,7 @@ def _torch_function(module: str, name: str):
 
 
 def usage(cubin: bytes) -> dict:
-    """Registers and local memory (bytes) a thread, static shared memory a block, as cuobjdump -res-usage tells them; {} when it cannot run."""
+    """Registers and local memory a thread, static shared memory a block: cuobjdump -res-usage; {} when it cannot."""
     from triton import knobs
 
     with open("kernel.cubin", "wb") as file:

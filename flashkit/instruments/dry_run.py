@@ -1,11 +1,13 @@
-"""The kernel launches that a host function would make, recorded and not run: no GPU, no interpreter, no waiting.
+"""The kernel launches that a host function would make, recorded and not run; or run with other options.
 
-Give it tensors on PyTorch's device "meta": they have shapes and strides, and no memory.
+Without running there is no GPU, no interpreter and no waiting: give tensors on PyTorch's device "meta", which have
+shapes and strides, and no memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import contextmanager
 from typing import Any
 
 from triton.runtime.interpreter import InterpretedFunction
@@ -29,12 +31,24 @@ def launches(function: Callable, *args: Any, **kwargs: Any) -> list[Launch]:
         launch.grid = (*(dimensions if isinstance(dimensions, tuple) else (dimensions,)), 1, 1)[:3]
         found.append(launch)
 
+    with _instead(lambda run: note):
+        function(*args, **kwargs)
+    return found
+
+
+def with_options(**options: int):
+    """A context in which every launch gets these options (num_warps, num_stages) unless it names them itself."""
+    return _instead(lambda run: lambda kernel, *args, **kwargs: run(kernel, *args, **options | kwargs))
+
+
+@contextmanager
+def _instead(replacement: Callable[[Callable], Callable]):
+    """Both kinds of kernel, interpreted and compiled, with ``replacement(run)`` for their own ``run``."""
     before = {kind: kind.run for kind in (InterpretedFunction, JITFunction)}
     try:
-        for kind in before:
-            kind.run = note
-        function(*args, **kwargs)
+        for kind, run in before.items():
+            kind.run = replacement(run)
+        yield
     finally:
         for kind, run in before.items():
             kind.run = run
-    return found

@@ -158,10 +158,7 @@ def cuda_resources(text: str, kernel: str, threads: int, archs: Iterable[int] = 
         start = lambda: cuda_gate.start(text, kernel, name, listing=True)  # noqa: E731
         return _key({"text": text, "kernel": kernel, "arch": name}), start
 
-    rows = _answers(kernel, archs, ask)
-    return Table(
-        Resources(**{f.name: getattr(row, f.name) for f in fields(row)} | {"threads": threads}) for row in rows
-    )
+    return Table(replace(row, threads=threads) for row in _answers(kernel, archs, ask))
 
 
 def _under_autotune(kernel: Any) -> Any:
