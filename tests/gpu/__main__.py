@@ -8,6 +8,7 @@ correct variant fails anywhere.
 from __future__ import annotations
 
 import json
+import os
 import platform
 import subprocess
 import sys
@@ -62,7 +63,8 @@ def jobs() -> tuple[list[tuple[str, str, str]], list[str]]:
 
 
 def provenance() -> dict:
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True).stdout.strip()
+    # a copy of the tree on a GPU machine has no history: there the caller says what it is a copy of
+    commit = os.environ.get("COMMIT") or subprocess.check_output(["git", "rev-parse", "HEAD"], text=True).strip()
     return {
         "gpu": torch.cuda.get_device_name(0),
         "driver": subprocess.run(
