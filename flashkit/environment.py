@@ -71,7 +71,7 @@ def capabilities(on: Machine | None = None) -> dict[str, Capability]:
         Capability("answers", "fp32, fp16 answers", kernels, judge if kernels else no_triton),
         Capability("traffic", "bytes, bounds, races", kernels, "the meter" if kernels else no_triton),
         Capability("compile", "compiles for a GPU", kernels, f"ptxas for {_target(on)}" if kernels else no_triton),
-        Capability("bf16", "bf16 answers", kernels and gpu, on.gpu if gpu else f"{no_gpu}; {BF16}"),
+        Capability("bf16", "bf16 answers", kernels and gpu, on.gpu if gpu else f"needs an NVIDIA GPU; {BF16}"),
         Capability("time", "speed", kernels and gpu, on.gpu if gpu else no_gpu),
         Capability("hopper", "Hopper kernels", kernels and hopper, on.gpu if hopper else "needs a Hopper GPU (sm_90)"),
     ]

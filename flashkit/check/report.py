@@ -23,7 +23,7 @@ WRONG_COLOUR = "#B34700"
 
 @dataclass
 class Report:
-    """What check() found. ``points`` of ``out_of``; ``mistake`` is the named fault or ""; ``pending`` was not judged."""
+    """What check() found: ``points`` of ``out_of``, ``mistake`` (the named fault or ""), ``pending`` (not judged)."""
 
     exercise: Exercise
     observations: list[Observation]
@@ -54,7 +54,8 @@ class Report:
         if self.exercise.cuda is not None:
             return self._cuda_pending()
         missing = ["bf16 and races that only a GPU shows", "time on a GPU"]
-        return missing + (["compilation (no compiler here)"] if self.parts["compiles"] is None else [])
+        untried = self.compiled and self.parts["compiles"] is None
+        return missing + (["compilation (no compiler here)"] if untried else [])
 
     def _cuda_pending(self) -> list[str]:
         missing = [] if self.parts["right"] is not None else [f"answers and time ({self.exercise.id}.gpu)"]
@@ -71,7 +72,8 @@ class Report:
         passed = sum(o.right for o in self.observations)
         cases = f"{passed} of {len(self.exercise.cases) if self.public else len(self.observations)}"
         kind = "public cases" if self.public else "cases"
-        return f"{SYMBOLS[self.verdict]} {self.exercise.id} {self.verdict}: {cases} {kind} right, {self.points:g} of {self.out_of:g} points"
+        earned = f"{self.points:g} of {self.out_of:g} points"
+        return f"{SYMBOLS[self.verdict]} {self.exercise.id} {self.verdict}: {cases} {kind} right, {earned}"
 
     def explanation(self) -> list[str]:
         """The mistake in one sentence, where it shows, and what to look at."""
@@ -83,7 +85,7 @@ class Report:
         if self.diagnosis.faults:
             lines.append(self.diagnosis.sentence())
         if self.problem is not None:
-            lines.append(self.problem.sentence)
+            lines.append(self.problem.sentence[0].upper() + self.problem.sentence[1:])
         elif not self.diagnosis.faults and self.verdict == "wrong":
             lines.append(self.diagnosis.sentence())
         if self.compile_problem is not None:
@@ -109,12 +111,16 @@ class Report:
         for c in self.compiled:
             if c.ok:
                 lines.append(
-                    f"Compiles for sm_{c.arch}: {c.kernel}, {c.registers} registers, {c.spills} B spilled, {c.shared} B shared."
+                    f"Compiles for sm_{c.arch}: {c.kernel}, {c.registers} registers, {c.spills} B spilled, "
+                    f"{c.shared} B shared."
                 )
             elif c.kind in ("unavailable", "timeout"):
                 lines.append(f"Compilation for sm_{c.arch} not judged: {c.message}")
         each = [(name, self.out_of * share, self.parts[name]) for name, share in self.exercise.shares.items()]
-        lines.append("Points: " + ", ".join(f"{name} {worth:g}{_mark(holds)}" for name, worth, holds in each) + ".")
+        if self.parts.get("right", True):
+            lines.append("Points: " + ", ".join(f"{name} {worth:g}{_mark(holds)}" for name, worth, holds in each) + ".")
+        else:
+            lines.append("Points: 0, because right answers come first.")
         if self.pending:
             lines[-1] += f" Not judged here: {', '.join(self.pending)}."
         return lines
@@ -143,9 +149,9 @@ class Report:
     def _repr_html_(self) -> str:
         colour = COLOURS.get(self.verdict, WRONG_COLOUR)
         parts = [
-            f'<div class="flashkit-report" role="group" aria-label="Result of {self.exercise.id}" style="border-left:6px solid '
-            f"{colour};background:#ffffff;color:#1a1a1a;padding:.6em 1em;margin:.3em 0;font-family:sans-serif;line-height:1.45;"
-            'max-width:60em">',
+            f'<div class="flashkit-report" role="group" aria-label="Result of {self.exercise.id}" '
+            f'style="border-left:6px solid {colour};background:#ffffff;color:#1a1a1a;padding:.6em 1em;margin:.3em 0;'
+            'font-family:sans-serif;line-height:1.45;max-width:60em">',
             f'<div style="font-weight:bold;color:{colour};font-size:1.1em">{html.escape(self.headline())}</div>',
         ]
         first, *rest = self.explanation() or [""]
@@ -154,8 +160,9 @@ class Report:
         at = self.student_line()
         if at is not None:
             parts.append(
-                f'<pre style="background:#f2f2f2;color:#1a1a1a;padding:.4em .6em;margin:.4em 0;overflow-x:auto">line {at.lineno}'
-                f"{html.escape(' of ' + at.where if at.where else '')}:  {html.escape(at.line.strip())}</pre>"
+                '<pre style="background:#f2f2f2;color:#1a1a1a;padding:.4em .6em;margin:.4em 0;overflow-x:auto">'
+                f"line {at.lineno}{html.escape(' of ' + at.where if at.where else '')}:  "
+                f"{html.escape(at.line.strip())}</pre>"
             )
         if at is not None and at.traceback:
             parts.append(f"<details><summary>Traceback</summary><pre>{html.escape(at.traceback)}</pre></details>")
@@ -187,7 +194,8 @@ class Report:
         summary = f"Map of {name}: ■ differs, · right ({int(bad.sum())} of {bad.size} elements of this head)"
         return (
             f"<details><summary>{html.escape(summary)}</summary>"
-            f'<pre aria-label="{html.escape(summary)}" style="line-height:1;color:#1a1a1a;background:#fff">{rows}</pre></details>'
+            f'<pre aria-label="{html.escape(summary)}" style="line-height:1;color:#1a1a1a;background:#fff">{rows}</pre>'
+            "</details>"
         )
 
 

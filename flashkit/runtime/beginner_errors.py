@@ -125,6 +125,16 @@ def return_in_a_loop(e: Evidence, match: re.Match) -> str:
     return "`return` inside a loop cannot be compiled: give the loop its exact bounds and return after it."
 
 
+@rule(r"'(List|Tuple|Name|Dict|Set)' object has no attribute 'func'")
+def loop_over_a_list(e: Evidence, match: re.Match) -> str | None:
+    if not re.match(r"\s*for\b.*\bin\b", e.text):
+        return None
+    return (
+        "A `for` in a kernel runs over `range(...)` or `tl.static_range(...)` only, not over a Python list or tuple: "
+        "write the steps out one by one."
+    )
+
+
 @rule(r"AttributeError|'append' is not in list|TypeError")
 def python_list(e: Evidence, match: re.Match) -> str | None:
     found = re.search(r"\b(\w+)\.(append|extend|insert|pop)\(", e.text)

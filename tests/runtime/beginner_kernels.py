@@ -29,6 +29,14 @@ def python_list(x, y, n: tl.constexpr):
 
 
 @triton.jit
+def loop_over_a_list(x, y, n: tl.constexpr):
+    total = 0.0
+    for pointer in [x, x + 1]:  # here
+        total += tl.load(pointer)
+    tl.store(y, total)
+
+
+@triton.jit
 def torch_call(x, y, n: tl.constexpr):
     offsets = tl.arange(0, n)
     tl.store(y + offsets, torch.exp(tl.load(x + offsets)))  # here
@@ -132,6 +140,7 @@ class Beginner:
 BEGINNERS = [
     Beginner(break_in_a_loop, ("`break`", "mask"), True),
     Beginner(python_list, ("`parts`", "Python list"), True),
+    Beginner(loop_over_a_list, ("`for`", "`range(...)`"), True),
     Beginner(torch_call, ("`torch.exp`", "`tl.exp`")),
     Beginner(torch_tensor, ("`torch.zeros`", "`tl.zeros`")),
     Beginner(plain_global, ("`SCALE`", "tl.constexpr(...)"), True),
