@@ -16,13 +16,13 @@ function isDark() {
   return matchMedia("(prefers-color-scheme: dark)").matches;
 }
 
-function follow(player, themes) {
+function follow(root, themes) {
   const apply = () => {
-    const { paper, ink } = themes[isDark() ? "dark" : "light"];
+    const { paper, ink, focus } = themes[isDark() ? "dark" : "light"];
     const faded = (percent) => `color-mix(in srgb, ${ink} ${percent}%, ${paper})`;
-    const variables = { paper, ink, line: faded(35), edge: faded(60), raised: faded(8), hatch: faded(60) };
-    variables.focus = themes[isDark() ? "dark" : "light"].focus;
-    for (const [name, value] of Object.entries(variables)) player.style.setProperty(`--${name}`, value);
+    const variables = { paper, ink, focus, line: faded(35), edge: faded(60), raised: faded(8), hatch: faded(60) };
+    root.style.colorScheme = isDark() ? "dark" : "light"; // for the browser's own controls
+    for (const [name, value] of Object.entries(variables)) root.style.setProperty(`--${name}`, value);
   };
   apply();
   const watcher = new MutationObserver(apply);

@@ -39,7 +39,7 @@ function render({ model, el }) {
   const field = data.choices.length ? choiceField(data) : numberField(data);
   const button = element("button", { type: "submit" }, ["Answer"]);
   const says = element("p", { class: "says", role: "status" });
-  const form = element("form", { "aria-label": "Predict" }, [
+  const form = element("form", { "aria-label": `Predict: ${data.ask}` }, [
     ...field.parts, element("div", { class: "line" }, [...field.line, button]), says,
   ]);
   form.addEventListener("submit", (event) => {

@@ -1,4 +1,4 @@
-"""The step player in a real JupyterLab and as a stand-alone page: keyboard, full screen, themes, accessibility."""
+"""The step player and the predict box in a real JupyterLab: keyboard, full screen, themes, accessibility; the page."""
 
 import os
 import re
@@ -16,7 +16,12 @@ from tests.browser.lab_page import FLAGS, Notebook, copy_course, running_lab
 
 pytestmark = pytest.mark.browser
 
-CELLS = ["from flashkit.figures import tile_walk", "tile_walk()", "'below'"]
+CELLS = [
+    "from flashkit.figures import tile_walk\nfrom flashkit.predict import predict",
+    "tile_walk()",
+    "predict('01.one-matrix')",
+    "predict('03.mask-order')",
+]
 STEPS = len(tile_walk().scene.frames)
 HOST = "[data-lm-suppress-shortcuts]"
 
@@ -250,6 +255,36 @@ def test_aria_snapshot(player):
   - button "Keys"
   - paragraph: /Space plays/
 """)
+
+
+# ---- the predict box ----
+
+
+def test_a_box_is_answered_by_keyboard_and_names_the_mistake(notebook, player):
+    box = player.get_by_role("form", name="Predict").first
+    field = box.get_by_label("how large is one N × N matrix")
+    field.focus()
+    player.keyboard.type("1,024 b d d")
+    for _ in range(6):
+        player.keyboard.press("Backspace")
+    player.keyboard.press("Enter")
+    says = box.get_by_role("status")
+    says.get_by_text("Not yet. That is 4 bytes an element; fp16 has 2.").wait_for()
+    field.fill("512 MiB")
+    player.keyboard.press("Enter")
+    says.get_by_text("Right.").wait_for()
+    assert [cell.source for cell in notebook.code()] == CELLS
+
+
+def test_a_choice_is_made_by_keyboard(player):
+    box = player.get_by_role("form", name="Predict").last
+    box.get_by_role("radio").first.focus()
+    player.keyboard.press("Space")
+    player.keyboard.press("ArrowDown")
+    player.keyboard.press("ArrowDown")
+    player.keyboard.press("Tab")
+    player.keyboard.press("Enter")
+    box.get_by_role("status").get_by_text("Right.").wait_for()
 
 
 # ---- stand-alone ----
