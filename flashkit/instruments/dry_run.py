@@ -31,18 +31,18 @@ def launches(function: Callable, *args: Any, **kwargs: Any) -> list[Launch]:
         launch.grid = (*(dimensions if isinstance(dimensions, tuple) else (dimensions,)), 1, 1)[:3]
         found.append(launch)
 
-    with _instead(lambda run: note):
+    with instead(lambda run: note):
         function(*args, **kwargs)
     return found
 
 
 def with_options(**options: int):
     """A context in which every launch gets these options (num_warps, num_stages) unless it names them itself."""
-    return _instead(lambda run: lambda kernel, *args, **kwargs: run(kernel, *args, **options | kwargs))
+    return instead(lambda run: lambda kernel, *args, **kwargs: run(kernel, *args, **options | kwargs))
 
 
 @contextmanager
-def _instead(replacement: Callable[[Callable], Callable]):
+def instead(replacement: Callable[[Callable], Callable]):
     """Both kinds of kernel, interpreted and compiled, with ``replacement(run)`` for their own ``run``."""
     before = {kind: kind.run for kind in (InterpretedFunction, JITFunction)}
     try:
