@@ -27,12 +27,18 @@ def configure(c):
     for step, folder in FOLDERS.items():
         setattr(c.CourseDirectory, f"{step}_directory", folder)
     c.CourseDirectory.ignore = [".ipynb_checkpoints", "*.pyc", "__pycache__"]
-    steps = "flashkit.grading.nbgrader_steps"
+    steps, own = "flashkit.grading.nbgrader_steps", "nbgrader.preprocessors"
+    c.GenerateAssignment.preprocessors = [
+        f"{steps}.StampPoints",
+        *(f"{own}.{step}" for step in ("IncludeHeaderFooter", "LockCells", "ClearSolutions", "ClearOutput")),
+        *(f"{own}.{step}" for step in ("CheckCellMetadata", "ComputeChecksums", "SaveCells", "ClearHiddenTests")),
+        *(f"{own}.{step}" for step in ("ClearMarkScheme", "ComputeChecksums", "CheckCellMetadata")),
+    ]
     c.Autograde.exporter_class = f"{steps}.SubmissionExporter"
     c.Autograde.sanitize_preprocessors = [f"{steps}.Rebuild"]
     c.Autograde.autograde_preprocessors = [
         f"{steps}.JudgeAndSave",
-        "nbgrader.preprocessors.AssignLatePenalties",
-        "nbgrader.preprocessors.CheckCellMetadata",
+        f"{own}.AssignLatePenalties",
+        f"{own}.CheckCellMetadata",
     ]
     c.ExportApp.plugin_class = "flashkit.grading.export.PendingExport"

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import nbformat
 
-from flashkit import exercises
+import grader_config
+from flashkit.grading.grade import cell_points
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFIG = ("grader_config.py", "nbgrader_config.py")
@@ -70,7 +71,8 @@ def stamp(path: Path, points: Callable[[str], float]) -> None:
 
 
 def points_of(exercise: str) -> float:
-    return exercises.points(exercise)
+    """As nbgrader's own generate_assignment stamps them: GPU cells count only in a class that requires a GPU."""
+    return cell_points(exercise, grader_config.GPU)
 
 
 def exercise_id(grade_id: str) -> str:
@@ -84,6 +86,7 @@ def generate_assignment(name: str, scratch: Path) -> None:
         os.environ,
         PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         JUPYTER_CONFIG_DIR=str(scratch),
+        PYTHONPATH=str(ROOT),
     )
     command = [sys.executable, "-m", "nbgrader", "generate_assignment", name, "--create", "--force"]
     done = subprocess.run(command, cwd=scratch, env=environment, capture_output=True, text=True)

@@ -18,10 +18,24 @@ from nbconvert.preprocessors import Preprocessor
 from nbgrader.api import Gradebook
 
 from flashkit.grading import results, settings
-from flashkit.grading.grade import graded
+from flashkit.grading.grade import cell_points, graded
 from flashkit.grading.sanitise import Submission, rebuild
 
 RECORD = "flashkit"  # key of our own notebook metadata
+
+
+class StampPoints(Preprocessor):
+    """First step of a release: a check with 0 points in the source gets those of its exercise and of the config."""
+
+    enabled = True
+
+    def preprocess(self, nb, resources):
+        gpu = settings.load(_root(self.parent)).gpu
+        for cell in nb.cells:
+            named = cell.metadata.get("nbgrader", {})
+            if named.get("grade") and not named.get("points"):
+                named["points"] = cell_points(named["grade_id"], gpu)
+        return nb, resources
 
 
 class SubmissionExporter(NotebookExporter):

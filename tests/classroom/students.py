@@ -225,10 +225,13 @@ if os.fork() == 0:
     os._exit(0)
 """
 SEARCH = """
-import glob, os, re
+import os
 found = ""
-for path in glob.glob("/**/*.ipynb", recursive=True) + glob.glob("/**/forward.py", recursive=True):
-    found += open(path, errors="ignore").read()
+for top in set(os.listdir("/")) - {"usr", "proc", "sys", "dev"}:
+    for folder, _, files in os.walk("/" + top):
+        for name in files if "site-packages" not in folder and "/lib/python" not in folder else ():
+            if name.endswith(".ipynb") or name in ("forward.py", "gradebook.db", ".grading_seed"):
+                found += open(os.path.join(folder, name), errors="ignore").read()
 assert "SOLUTION" in found or "def tiled" in found, "nothing to be found"
 """
 LIAR = """
