@@ -128,7 +128,7 @@ def _roofs(frame: Frame, gpu: GPU) -> None:
     frame.line("memory roof", _x(first), _y(first * gpu.terabytes), bend, top, stroke=4)
     frame.line("compute roof", bend, top, RIGHT, top, stroke=4)
     frame.line("balance", bend, top, bend, BOTTOM, dashed=True)
-    frame.text("compute label", RIGHT - 10, top - 18, f"{gpu.name}: {gpu.tflops:,} TFLOP/s", align="end")
+    frame.text("compute label", RIGHT - 10, top + 20, f"{gpu.name}: {gpu.tflops:,} TFLOP/s", align="end")
     frame.text(
         "memory label", _x(first) + 20, _y(first * gpu.terabytes) - 90, f"HBM {gpu.terabytes:g} TB/s", align="start"
     )
