@@ -45,7 +45,7 @@ def browser(browser_path):
 
 @pytest.fixture
 def open_notebook(lab, browser):
-    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page = browser.new_page(viewport={"width": 1280, "height": 1120})
     yield lambda name: Notebook(page, *lab, name)
     page.close()
 
@@ -54,11 +54,12 @@ def errors(notebook: Notebook) -> list[str]:
     return [o.ename for cell in notebook.code() for o in cell.outputs if o.output_type == "error"]
 
 
-def keep(shot: bytes, name: str) -> None:
+def keep(notebook: Notebook, name: str) -> None:
+    """The page as it is, if pictures are wanted."""
     folder = os.environ.get("FLASHKIT_SCREENSHOTS")
     if folder:
         Path(folder).mkdir(parents=True, exist_ok=True)
-        (Path(folder) / name).write_bytes(shot)
+        notebook.page.screenshot(path=Path(folder) / name)
 
 
 @pytest.mark.parametrize("chapter", ["00_start_here", "03_flash_forward"])
@@ -78,7 +79,7 @@ def test_a_wrong_kernel_is_named_and_the_right_one_gets_its_points(open_notebook
     said = report.inner_text()
     assert "Your output is what you get when the old numerator is not rescaled by alpha" in said
     assert "0 of 25 points" in said and re.search(r"First seen in .*in row \d+ .* key tiles? \d", said), said
-    keep(notebook.page.screenshot(), "named-mistake.png")
+    keep(notebook, "named-mistake.png")
 
     notebook.type("kernel-rows", ROWS)
     assert "25 of 25 points" in notebook.run("grade-rows", "✓ 03.rows right").inner_text()
