@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from flashkit.figures.example import example
 from flashkit.figures.figure import Figure
-from flashkit.figures.ledger import Moved
+from flashkit.figures.ledger import Moved, size
 from flashkit.figures.palette import PALE
 from flashkit.figures.scene import Frame, Scene
 from reference.forward import Problem, Trace, tiled, tiled_fa1
@@ -168,7 +168,7 @@ class _Panel:
                 y,
                 120,
                 38,
-                f"{arrow}{value:,}",
+                arrow + (f"{value:,}" if value < 10**7 else size(value)),
                 bold=tensor == "sum",
                 **style,
             )

@@ -124,9 +124,11 @@ def _summary(record) -> str:
         for name, traffic in record.traffic.items()
         if traffic.distinct_loaded
     ]
-    return (
+    score = (
         f"Reuse score, how often each byte was read on average: {', '.join(scores)}." if scores else "Nothing was read."
     )
+    total = len(record.events)
+    return score if total <= MOST else f"{score} Only the first {MOST} of {total:,} accesses have a step of their own."
 
 
 class _Drawing:

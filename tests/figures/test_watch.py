@@ -1,9 +1,13 @@
 """`watch`: the picture of a kernel's own accesses agrees with the meter and with the order in which they happened."""
 
+import sys
+
 import pytest
 import torch
 
 from flashkit.figures import watch
+
+WATCH = sys.modules["flashkit.figures.watch"]  # the module; the package's attribute is the function
 
 triton = pytest.importorskip("triton", reason="not run here: needs triton, which is for Linux")
 tl = pytest.importorskip("triton.language")
@@ -55,6 +59,14 @@ def test_bytes_and_the_reuse_score_are_the_meters(scene):
     assert last["read k"].text == "3.8 KiB" and last["times each k"].text == "3"
     assert last["written s_ptr"].text == "3.1 KiB"
     assert "k 3 times" in last.caption
+
+
+def test_a_long_run_is_cut_and_says_so(monkeypatch):
+    monkeypatch.setattr(WATCH, "MOST", 5)
+    scene = watch(scores, torch.randn(40, 16), torch.randn(20, 16)).scene
+    assert len(scene.frames) == 5 + 2
+    assert scene.frames[-1].caption.endswith("Only the first 5 of 15 accesses have a step of their own.")
+    assert scene.frames[-1]["read k"].text == "3.8 KiB"
 
 
 def test_without_a_kernel_there_is_nothing_to_draw():
