@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Sequence
 
-from flashkit import exercises
+from flashkit import exercises, progress
 from flashkit.check import cuda
 from flashkit.check.compare import judge
 from flashkit.check.diagnose import Diagnosis, Observation, diagnose, where
@@ -47,7 +47,10 @@ def check(id: str, function: Callable, cases: Sequence[Case] | None = None, show
     def again(case: Case, **options) -> Outcome:
         return run(function, exercise.call(case), show=False, **options)
 
-    return conclude(exercise, observations, pending, again, public=cases is None)
+    report = conclude(exercise, observations, pending, again, public=cases is None)
+    if cases is None and progress.in_a_notebook():
+        progress.checked(id, report.points, report.out_of)
+    return report
 
 
 def observe(exercise: Exercise, function: Callable, cases: Sequence[Case], show: bool = False, compile: bool = True):
