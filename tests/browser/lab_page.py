@@ -31,8 +31,8 @@ def copy_course(to: Path) -> Path:
 
 
 @contextlib.contextmanager
-def running_lab(course: Path, settings: Path) -> Iterator[str]:
-    """Starts `tools.start_lab` in the copy on a free port; gives the page's address with its token."""
+def running_lab(course: Path, settings: Path, *words: str) -> Iterator[str]:
+    """Starts `tools.start_lab` with `words` in the copy, on a free port; gives the page's address with its token."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -46,7 +46,7 @@ def running_lab(course: Path, settings: Path) -> Iterator[str]:
         "PYTHONPATH": str(course),
     }
     options = ["--no-browser", f"--port={port}", "--ServerApp.port_retries=0", "--LabApp.expose_app_in_browser=True"]
-    command = [sys.executable, "-m", "tools.start_lab", *options]
+    command = [sys.executable, "-m", "tools.start_lab", *words, *options]
     log = settings / "lab.log"
     with log.open("w") as stream:
         server = subprocess.Popen(command, cwd=course, env=environment, stdout=stream, stderr=subprocess.STDOUT)

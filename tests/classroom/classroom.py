@@ -27,8 +27,8 @@ class Classroom:
     """``folder`` becomes a course folder: config, solutions of lab 03, release, then submissions and grades."""
 
     def __init__(self, folder: Path, config: dict[str, str] | None = None):
-        self.folder = folder
         assert sandbox.available(), "hostile students need a sandbox that works"
+        self.folder = folder
         (folder / "home").mkdir(parents=True)
         text = (ROOT / "grader_config.py").read_text()
         for old, new in (SHORT | (config or {})).items():
@@ -36,7 +36,7 @@ class Classroom:
             text = text.replace(old, new)
         (folder / "grader_config.py").write_text(text)
         shutil.copy(ROOT / "nbgrader_config.py", folder)
-        shutil.copytree(ROOT / "solutions" / LAB, folder / "solutions" / LAB)
+        shutil.copytree(ROOT / "solutions" / LAB, folder / "solutions" / LAB, dirs_exist_ok=True)
         self.nbgrader("generate_assignment", LAB, "--create", "--force")
 
     def environment(self) -> dict[str, str]:

@@ -1,0 +1,72 @@
+"""Grades a class on several workers: `python -m flashkit.grading.grade_class ASSIGNMENT`, in the class's folder.
+
+Dask hands out submissions; each is one `grade_one` process, so that no student's code runs in a worker and a worker
+that dies costs a retry. Afterwards one `nbgrader autograde` reads the results into the gradebook, as its only writer.
+Results that are there are kept, so an interrupted run goes on where it was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from flashkit.grading import settings
+
+SECONDS = 1800  # one submission at the very most; its own limits end it long before
+TRIES = 2  # of what fails for the machine's reasons, never the student's
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="flashkit.grading.grade_class", description=__doc__.partition("\n")[0])
+    parser.add_argument("assignment")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes on this machine")
+    parser.add_argument("--scheduler", help="address of a Dask scheduler whose workers see this folder")
+    chosen = parser.parse_args(arguments)
+    root = Path.cwd()
+    try:
+        submitted = settings.load(root).folders["submitted"]
+    except ValueError as error:
+        print(f"grade-class: {error}", file=sys.stderr)
+        return 1
+    notebooks = sorted(root.glob(f"{submitted}/*/{chosen.assignment}/*.ipynb"))
+    if not notebooks:
+        print(f"grade-class: nothing in {submitted}/*/{chosen.assignment}/.", file=sys.stderr)
+        return 1
+    failed = run(notebooks, root, chosen.workers, chosen.scheduler)
+    for path, said in failed.items():
+        print(f"grade-class: no result for {path}: {said}", file=sys.stderr)
+    merged = subprocess.run([sys.executable, "-m", "nbgrader", "autograde", chosen.assignment, "--force"], cwd=root)
+    return merged.returncode or bool(failed)
+
+
+def run(notebooks: list[Path], root: Path, workers: int, scheduler: str | None) -> dict[str, str]:
+    """Grades the notebooks; returns what the machine failed at, path -> its last words."""
+    from distributed import Client, LocalCluster, as_completed
+
+    cluster = scheduler or LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None)
+    failed = {}
+    with Client(cluster) as client:
+        jobs = {client.submit(one, str(path), str(root), pure=False, retries=TRIES): path for path in notebooks}
+        for number, job in enumerate(as_completed(list(jobs)), 1):
+            done = job.status == "finished"
+            print(f"grade-class: {number} of {len(jobs)}: {jobs[job].parents[1].name} {'done' if done else 'FAILED'}")
+            if not done:
+                failed[str(jobs[job])] = str(job.exception())
+    if not scheduler:
+        cluster.close()
+    return failed
+
+
+def one(path: str, root: str) -> None:
+    """Runs in a worker: one submission in a process of its own. Raises RuntimeError where there is no result."""
+    command = [sys.executable, "-m", "flashkit.grading.grade_one", path]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=SECONDS)
+    if done.returncode:
+        raise RuntimeError((done.stderr.strip() or f"exit status {done.returncode}")[-500:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
