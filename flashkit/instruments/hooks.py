@@ -158,6 +158,7 @@ class Hooks:
             self._watch_launches()
             self._watch_memory(interpreter.interpreter_builder)
             self._refuse_bf16_arithmetic(interpreter.interpreter_builder)
+            self._let_numbers_be_loop_bounds()
         except BaseException:
             self.close()
             raise
@@ -234,6 +235,16 @@ class Hooks:
         """The interpreter keeps bf16 as 16-bit integers and computes with those: wrong by 1e10, and silent."""
         for name, operands in (("binary_op", 2), ("ternary_op", 3), ("unary_op", 1), ("create_dot", 2)):
             self._replace(builder, name, _bf16_refused(getattr(builder, name), operands))
+
+    def _let_numbers_be_loop_bounds(self):
+        """Triton 3.6 makes an int of an array of one element, which NumPy refuses since 2.4; later ones squeeze it."""
+        patch = interpreter._patch_lang_tensor
+
+        def patched(tensor, scope):
+            patch(tensor, scope)
+            scope.set_attr(tensor, "__index__", lambda number: int(number.handle.data.squeeze()))
+
+        self._replace(interpreter, "_patch_lang_tensor", patched)
 
     def _as_atomic(self, operation):
         """Count what the operation loads and stores as atomic; it exists to order programs, so it acts as a lock."""

@@ -84,18 +84,35 @@ def attention(q, k, v, shape: Shape, dtype: torch.dtype) -> tuple[torch.Tensor, 
     return o, lse
 
 
+def tiled(q, k, v, shape: Shape, block_k: int) -> torch.Tensor:
+    """o in fp32 by online softmax, key tile after key tile."""
+    group, scale = shape.H_q // shape.H_kv, shape.d**-0.5
+    k, v = (x.repeat_interleave(group, dim=1) for x in (k, v))
+    m = torch.full((*q.shape[:3], 1), float("-inf"), device="cuda")
+    l, acc = torch.zeros_like(m), torch.zeros(*q.shape[:3], v.shape[3], device="cuda")
+    rows = torch.arange(shape.N_q, device="cuda")[:, None]
+    for start in range(0, shape.N_k, block_k):
+        keys = torch.arange(start, min(start + block_k, shape.N_k), device="cuda")
+        S = q @ k[:, :, keys].mT * scale
+        if shape.offset is not None:
+            S = S.masked_fill(keys > rows + shape.offset, float("-inf"))
+        m_new = torch.maximum(m, S.amax(dim=-1, keepdim=True))
+        finite = m_new.nan_to_num(neginf=0.0)
+        P, alpha = torch.exp(S - finite), torch.exp(m - finite)
+        l, acc, m = alpha * l + P.sum(dim=-1, keepdim=True), alpha * acc + P @ v[:, :, keys], m_new
+    return acc / torch.where(l == 0, 1.0, l)
+
+
 def honest(q, k, v, shape: Shape) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """Runs in the kernel's dtype that an honest kernel might equal: plain, and with the scale folded into Q.
 
-    Keys also in three other orders, since a sum's order is the kernel's choice (without a mask, which would move).
+    For fp32, whose error is the order of its sums alone, also tile after tile of three sizes, as a fused kernel adds.
     """
     dtype, scale = DTYPES[shape.dtype], shape.d**-0.5
     folded = (q.float() * scale).to(dtype).float() / scale
     runs = [attention(q, k, v, shape, dtype), attention(folded, k, v, shape, torch.float64)]
-    if shape.offset is None or shape.N_q == 1:
-        for seed in range(3):
-            order = torch.randperm(shape.N_k, generator=torch.Generator().manual_seed(seed)).cuda()
-            runs.append(attention(q, k[:, :, order], v[:, :, order], shape, dtype))
+    if shape.dtype == "fp32":
+        runs += [(tiled(q, k, v, shape, block_k), runs[0][1]) for block_k in (16, 32, 128)]
     return runs
 
 
