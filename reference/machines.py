@@ -12,8 +12,8 @@ from dataclasses import dataclass
 class Machine:
     """Peak rates as the module says, SMs, KiB of shared memory an SM, MiB of L2; ``measured``: not a data sheet's.
 
-    arch is the compute capability (90 is sm_90), clock the boost clock in GHz at which the peak holds, special the
-    exp2 an SM does a clock (CUDA C++ Programming Guide, "Arithmetic Instructions"; B200: FlashAttention-4, table 1),
+    arch is the compute capability (90 is sm_90), clock the boost clock in GHz at which the peak holds, matrix_rate the
+    FLOP of matrix products and special the exp2 that an SM does a clock (CUDA C++ Programming Guide, "Arithmetic Instructions"; B200: FlashAttention-4, table 1),
     l2_tbs what the L2 delivers, None where nobody published it.
     """
 
@@ -27,13 +27,9 @@ class Machine:
     measured: bool = False
     arch: int = 90
     clock: float = 1.83
+    matrix_rate: int = 4096
     special: int = 16
     l2_tbs: float | None = None
-
-    @property
-    def matrix_rate(self) -> float:
-        """FLOP of matrix products that one SM does a clock."""
-        return self.tflops * 1e3 / (self.sms * self.clock)
 
     @property
     def balance(self) -> float:
@@ -50,13 +46,41 @@ class Machine:
 
 
 MACHINES = (
-    Machine("A100", 312.0, 2.039, 108, 164, 40, "NVIDIA A100 datasheet, 80 GB SXM", arch=80, clock=1.41),
+    Machine(
+        "A100", 312.0, 2.039, 108, 164, 40, "NVIDIA A100 datasheet, 80 GB SXM", arch=80, clock=1.41, matrix_rate=2048
+    ),
     Machine("H100", 989.4, 3.35, 132, 228, 50, "NVIDIA H100 datasheet, SXM", l2_tbs=12.0),
     Machine("H200", 989.4, 4.8, 132, 228, 50, "NVIDIA H200 datasheet, SXM"),
-    Machine("B200", 2250.0, 8.0, 148, 228, 126, "NVIDIA HGX B200 datasheet, a GPU of eight", arch=100, clock=1.85),
-    Machine("T4", 65.0, 0.320, 40, 64, 4, "NVIDIA Turing whitepaper, Tesla T4 table", arch=75, clock=1.59),
-    Machine("RTX 4090", 165.2, 1.008, 128, 100, 72, "NVIDIA Ada whitepaper, fp32 accumulation", arch=89, clock=2.52),
-    Machine("H200 measured", 803.0, 4.30, 132, 228, 50, "bf16 matmul, and a copy (read + written)", True),
+    Machine(
+        "B200",
+        2250.0,
+        8.0,
+        148,
+        228,
+        126,
+        "NVIDIA HGX B200 datasheet, a GPU of eight",
+        arch=100,
+        clock=1.85,
+        matrix_rate=8192,
+    ),
+    Machine(
+        "T4", 65.0, 0.320, 40, 64, 4, "NVIDIA Turing whitepaper, Tesla T4 table", arch=75, clock=1.59, matrix_rate=1024
+    ),
+    Machine(
+        "RTX 4090",
+        165.2,
+        1.008,
+        128,
+        100,
+        72,
+        "NVIDIA Ada whitepaper, fp32 accumulation",
+        arch=89,
+        clock=2.52,
+        matrix_rate=512,
+    ),
+    Machine(
+        "H200 measured", 803.0, 4.30, 132, 228, 60, "bf16 matmul; a copy, read + written", True, clock=1.9, l2_tbs=7.9
+    ),
 )
 MACHINE = {machine.name: machine for machine in MACHINES}
 

@@ -18,11 +18,20 @@ KINDS = {  # what a table shows: the name, and how the instruction starts
     "TMA": re.compile(r"cp\.async\.bulk"),
 }
 SPECIAL = re.compile(r"(ex2|lg2|rcp|rsqrt|sqrt|sin|cos|tanh|div)\.")  # the unit with 16 lanes an SM
+COSTS = (  # cycles of one of the SM's four schedulers for a warp's instruction: 32 over the lanes that do it in a clock
+    (re.compile(r"(setp|selp|max|min|cvt|shf|shl|shr|and|or|xor|not|lop3|prmt|bfe|popc|mad\.|mul\.(lo|hi|wide))"), 2),
+    (re.compile(r"(add|sub|neg|abs)\.(s|u|b)\d"), 2),
+    (re.compile(r"shfl"), 4),
+    (re.compile(r"ex2\.approx\.f32"), 5),  # and a test and two products around it, for results that are not normal
+    (re.compile(r"div\.full"), 9),
+)
 FREE = re.compile(r"(mov|cvta|bra|ret|pragma)\b")  # mostly gone once registers are assigned
 _INSTRUCTION = re.compile(r"\s*(?:@!?%p\d+\s+)?([a-z][a-z0-9_.:]*)[\s;]")
 _LABEL = re.compile(r"\s*(\$?[A-Za-z_]\w*):\s*(?://.*)?$")
 _BRANCH = re.compile(r"\s*(?:@!?%p\d+\s+)?bra(?:\.uni)?\s+(\$?\w+);")
 _GLOBAL = re.compile(r"ld\.(?:volatile\.)?global\S*?(?:\.v(\d))?\.[bufs](\d+)$")
+_SHARED = re.compile(r"(?:ld|st)\.shared\S*?(?:\.v(\d))?\.[bufs](\d+)$")
+_MATRICES = re.compile(r"(?:ld|st)matrix\S*?\.x(\d)")
 _SHAPE = re.compile(r"\.m(\d+)n(\d+)k(\d+)\.")
 _COPIED = re.compile(r"\],\s*(?:0x([0-9a-f]+)|(\d+))")
 
@@ -32,14 +41,17 @@ class Mix:
     """Instructions of one warp, once through a piece of code.
 
     issued      all instructions that take an issue slot
+    cycles      of the scheduler that issues them (CUDA C++ Programming Guide, "Arithmetic Instructions")
     special     of those, the ones for the special-function unit (exp2, reciprocal, ...)
     matrix      FLOP of matrix instructions (a warp's quarter of a warpgroup's); 0 for tcgen05, which hides its shape
     kinds       how often each instruction of KINDS stands there
     loads       bytes a thread -> how many loads (or asynchronous copies) of that width from global memory
-    shuffles, barriers, shared   exchanges between lanes, waits of the block, loads and stores of shared memory
+    shuffles, barriers   exchanges between lanes, waits of the block
+    shared      bytes that the warp's lanes move to and from shared memory
     """
 
     issued: int = 0
+    cycles: int = 0
     special: int = 0
     matrix: float = 0.0
     kinds: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
@@ -80,7 +92,8 @@ def mix(lines: Iterable[str]) -> Mix:
         found.special += SPECIAL.match(name) is not None
         found.shuffles += name.startswith("shfl.")
         found.barriers += name.startswith(("bar.", "barrier.", "wgmma.wait", "mbarrier.try_wait"))
-        found.shared += name.startswith(("ld.shared", "st.shared", "ldmatrix", "stmatrix"))
+        found.cycles += next((cost for pattern, cost in COSTS if pattern.match(name)), 1)
+        found.shared += 32 * _shared(name)
         found.matrix += _flop(name)
         for kind, pattern in KINDS.items():
             found.kinds[kind] += pattern.match(name) is not None
@@ -95,6 +108,14 @@ def _flop(name: str) -> float:
         return 0.0
     m, n, k = map(int, shape.groups())
     return 2.0 * m * n * k / (4 if name.startswith("wgmma") else 1)
+
+
+def _shared(name: str) -> int:
+    """Bytes that a lane moves to or from shared memory."""
+    if matrices := _MATRICES.match(name):
+        return 4 * int(matrices[1])
+    found = _SHARED.match(name)
+    return int(found[1] or 1) * int(found[2]) // 8 if found else 0
 
 
 def _width(name: str, line: str) -> int:
