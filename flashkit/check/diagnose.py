@@ -123,26 +123,25 @@ def _matching(exercise: Exercise, observations: list[Observation]) -> list[Fault
         return []
     cheap_first = sorted(observations, key=lambda o: (o.right, _work(o.case)))
     with np.errstate(invalid="ignore", over="ignore"):  # inf - inf where both overflow
-        fits = [f for f in exercise.faults if any(_explains(exercise, f, v, cheap_first) for v in f.variants)]
-    exact = [fault for fault in fits if not fault.loose]
-    return (exact or fits) if len(exact or fits) <= 3 else []
+        fits = [f for f in exercise.faults if any(_explains(exercise, v, cheap_first) for v in f.variants)]
+    return fits if len(fits) <= 3 else []
 
 
 def _work(case: Case) -> int:
     return int(np.prod([n for name, n in case.sizes.items() if name not in ("d", "d_v")]))
 
 
-def _explains(exercise: Exercise, fault: Fault, variant, observations: list[Observation]) -> bool:
-    return all(_fits(o, exercise.wrong(o.case, variant), fault.loose) for o in observations)
+def _explains(exercise: Exercise, variant, observations: list[Observation]) -> bool:
+    return all(_fits(o, exercise.wrong(o.case, variant)) for o in observations)
 
 
-def _fits(o: Observation, predicted, loose: float) -> bool:
+def _fits(o: Observation, predicted) -> bool:
     """Does the mistake predict this case: the same stop, the same wrong output, or a right one?"""
     if o.stopped or "stopped" in predicted:
         return o.stopped in predicted.get("stopped", ())
     if o.crashed or "crashed" in predicted:
         return o.crashed and "crashed" in predicted
-    loose = max(loose, MATCH[o.case.dtype])
+    loose = MATCH[o.case.dtype]
     if o.right:
         return o.judge.agrees(predicted, loose=loose)
     return (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -48,14 +48,12 @@ class Fault:
     hint      what to look at, without the answer
     variants  one entry a spelling; each is handed to the exercise's ``wrong`` to build a wrong oracle.
               Empty when only the meter can see the mistake.
-    loose     the rounding (relative) within which a wrong oracle is compared, for mistakes that are rounding
     """
 
     name: str
     sentence: str
     hint: str
     variants: tuple = ()
-    loose: float = 0.0
 
 
 Outputs = Mapping[str, np.ndarray]
@@ -123,5 +121,9 @@ class Exercise:
     least: Callable[[Case], Mapping[str, int]] = lambda case: {}
     shares: Mapping[str, float] = field(default_factory=lambda: SHARES)
     cuda: CudaKernel | None = None
-    seconds: float = 20.0
+    seconds: float = 20.0  # one call's time limit
     gpu_points: float = 0.0
+
+    def __post_init__(self):
+        plain = self.call
+        object.__setattr__(self, "call", lambda case: replace(plain(case), seconds=self.seconds))

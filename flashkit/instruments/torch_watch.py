@@ -14,6 +14,10 @@ OPERATORS = {  # products, softmaxes and attention: what a lab's kernel is there
     "softmax", "_softmax", "_safe_softmax", "_masked_softmax", "log_softmax", "_log_softmax", "logsumexp",
     "logaddexp", "logcumsumexp",
 }  # fmt: skip
+ARITHMETIC = {  # on real data: a copy kernel behind these would pass off PyTorch's result as its own
+    "add", "sub", "rsub", "mul", "div", "neg", "pow", "sqrt", "rsqrt", "reciprocal", "addcmul", "addcdiv", "lerp",
+    "exp", "exp2", "expm1", "log", "log2", "log1p", "sum", "mean", "amax", "max", "cumsum", "sigmoid", "maximum",
+}  # fmt: skip
 _PREFIXES = (
     "_scaled_dot_product", "scaled_dot_product", "_flash_attention", "_efficient_attention", "_cudnn_attention",
     "_native_multi_head_attention", "_transformer_encoder_layer", "convolution", "conv", "mkldnn",
@@ -21,7 +25,7 @@ _PREFIXES = (
 
 
 class TorchWatch(TorchDispatchMode):
-    """Tell `allocated(tensor)` and `wrote(tensor)`, and list product, softmax and attention operators by name.
+    """Tell `allocated(tensor)` and `wrote(tensor)`, and list the operators by name that compute for the kernel.
 
     Paused while a kernel runs: the interpreter uses PyTorch to move arguments.
     """
@@ -44,7 +48,7 @@ class TorchWatch(TorchDispatchMode):
 
     def _observe(self, func, args, kwargs, result):
         namespace, _, name = func._schema.name.partition("::")
-        if namespace == "aten" and (name in OPERATORS or name.startswith(_PREFIXES)):
+        if namespace == "aten" and (name in OPERATORS or name.startswith(_PREFIXES) or _computes(name, args)):
             self.operators.append(name)
         if name in ALLOCATORS and isinstance(result, torch.Tensor) and kwargs.get("out") is None:
             if result.numel() and result.device.type != "meta":
@@ -58,6 +62,12 @@ class TorchWatch(TorchDispatchMode):
                 for tensor in value if isinstance(value, (list, tuple)) else [value]:
                     if isinstance(tensor, torch.Tensor):
                         self.wrote(tensor)
+
+
+def _computes(name: str, args) -> bool:
+    """Arithmetic on a tensor of real numbers; on integers, or on one number, it is bookkeeping."""
+    real = any(isinstance(x, torch.Tensor) and x.is_floating_point() and x.numel() > 1 for x in args)
+    return real and name.rstrip("_") in ARITHMETIC
 
 
 def poison(tensor: torch.Tensor) -> None:

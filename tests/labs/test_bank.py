@@ -49,9 +49,7 @@ def look_alike(judged, case, a, b):
 
 def check_bank(id, seed):
     cases, judges, wrong = predictions(id, seed)
-    harmless = [
-        key for key, p in wrong.items() if all(is_right(j, x) for j, x in zip(judges, p, strict=True))
-    ]
+    harmless = [key for key, p in wrong.items() if all(is_right(j, x) for j, x in zip(judges, p, strict=True))]
     counts = {name: sum(key[0] == name for key in harmless) for name, _ in harmless}
     assert counts == {name: number for name, (number, _) in HARMLESS.get(id, {}).items()}
     effective = [item for item in wrong.items() if item[0] not in harmless]
