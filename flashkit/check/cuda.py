@@ -69,6 +69,8 @@ def _observations(exercise: Exercise, cases: Sequence[Case], done: cuda_run.Cuda
 
 def speed(exercise: Exercise, done: cuda_run.CudaRun) -> float:
     """The bytes that must move over the time, as a share of what a plain copy of the same tensor reaches."""
+    if not done.seconds:
+        return 0.0
     return exercise.cuda.passes / 2 * done.copy_seconds / done.seconds
 
 

@@ -22,7 +22,7 @@ KINDS = {
     "large": lambda x: 40 * x,
     "negative": lambda x: x - 200,
     "rising": lambda x: x + np.linspace(0, 14, x.shape[1]),
-    "falling": lambda x: x + np.linspace(0, -250, x.shape[1]),
+    "falling": lambda x: x + np.linspace(0, -400, x.shape[1]),  # over 88 a block, so that exp(m - m_new) overflows
     "trap": lambda x: np.full_like(x, -(2.0**31)),
 }
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,7 @@ import numpy as np
 from flashkit.instruments.cuda_gate import CHILD, request
 
 SECONDS = 60
+HANGS = "It had not ended after half a minute: is there a loop or a barrier that never ends?"
 
 
 @dataclass(frozen=True)
@@ -49,9 +51,10 @@ def run(text: str, kernel: str, launches: Sequence[Mapping[str, Any]], timed: Ma
             )
             answer = json.loads(done.stdout)
         except subprocess.TimeoutExpired:
-            return CudaRun(trouble=f"It had not ended after {SECONDS} s: is there a loop or a barrier that never ends?")
+            return CudaRun(trouble=HANGS)
         except ValueError:
-            return CudaRun(trouble="The process that ran it on the GPU died.")
+            ended = -done.returncode in (signal.SIGALRM, signal.SIGXCPU, signal.SIGKILL)
+            return CudaRun(trouble=HANGS if ended else "The process that ran it on the GPU died.")
         if not answer["ok"]:
             return CudaRun(trouble=f"On the GPU it failed: {answer['message']}")
         outputs = np.load(folder / "outputs.npz")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 import traceback
@@ -10,6 +11,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
+from flashkit.instruments.hooks import interpreting
 from flashkit.instruments.meter import Meter
 from flashkit.instruments.record import Finding, MeterStop, Record
 from flashkit.runtime import gradients, guard
@@ -34,10 +36,11 @@ def run(function: Callable, call: Call, undefined: float | None = math.nan, show
     before = {name: tensor.clone() for name, tensor in inputs.items()}
     gradients.ask(inputs, call)
     result, derived, meter = None, (), Meter(names=inputs, undefined=undefined)
+    metered = bool(inputs) or interpreting()  # plain numbers and texts can be asked for where Triton compiles, too
     with capture(show) as printed:
         try:
             guard.refuse_oracle_globals(function)
-            with guard.no_oracle_imports(), deadline(call.seconds), meter:
+            with guard.no_oracle_imports(), deadline(call.seconds), meter if metered else contextlib.nullcontext():
                 result, derived = invoke(function, inputs, call)
         except KeyboardInterrupt:
             raise
