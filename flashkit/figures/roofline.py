@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cache
 
 from flashkit.figures.figure import Figure
@@ -11,6 +10,7 @@ from flashkit.figures.palette import PALE
 from flashkit.figures.scene import Frame, Scene
 from flashkit.figures.wire import Control
 from reference import traffic
+from reference.machines import MACHINES, Machine
 
 WIDTH, HEIGHT = 960, 500
 LEFT, RIGHT, TOP, BOTTOM = 96, 920, 20, 420  # the plot's frame
@@ -22,46 +22,17 @@ TILES = (64, 128, 256)
 BLOCK_K = 128
 
 
-@dataclass(frozen=True)
-class GPU:
-    """Peak 16-bit matrix TFLOP/s (dense, fp32 sums) and HBM TB/s."""
-
-    name: str
-    tflops: float
-    terabytes: float
-
-    @property
-    def balance(self) -> float:
-        """FLOP a byte where the two roofs meet."""
-        return self.tflops / self.terabytes
-
-    def reach(self, intensity: float) -> float:
-        """TFLOP/s that the roofs allow at ``intensity`` FLOP a byte (Williams et al. 2009)."""
-        return min(self.tflops, intensity * self.terabytes)
-
-
-GPUS = (  # data sheets; the last line is what this course measured (a matmul, a copy counted read and written)
-    GPU("A100 SXM 80 GB", 312, 2.039),
-    GPU("H100 SXM", 989, 3.35),
-    GPU("H200 SXM", 989, 4.8),
-    GPU("B200", 2250, 8.0),
-    GPU("T4", 65, 0.320),
-    GPU("RTX 4090", 165, 1.008),
-    GPU("H200, measured", 803, 4.30),
-)
-
-
 def roofline() -> Figure:
     """Attainable speed against arithmetic intensity; steps double N, controls choose GPU, d and the query tile."""
     scenes = {
         (g, n, b): _scene(gpu, d, block_q)
-        for g, gpu in enumerate(GPUS)
+        for g, gpu in enumerate(MACHINES)
         for n, d in enumerate(DIMENSIONS)
         for b, block_q in enumerate(TILES)
     }
     return Figure.of(
         scenes,
-        Control("GPU", tuple(gpu.name for gpu in GPUS), "select", 1),
+        Control("GPU", tuple(gpu.name for gpu in MACHINES), "select", 1),
         Control("d", tuple(map(str, DIMENSIONS)), "range", 0),
         Control("query tile", tuple(map(str, TILES)), "range", 1),
     )
@@ -74,7 +45,7 @@ def intensities(N: int, d: int, block_q: int) -> tuple[float, float]:
     return flop / traffic.total(traffic.naive(shape)), flop / traffic.total(traffic.fa2(shape))
 
 
-def _scene(gpu: GPU, d: int, block_q: int) -> Scene:
+def _scene(gpu: Machine, d: int, block_q: int) -> Scene:
     scene = Scene(
         "Roofline: what memory and matrix units allow",
         "Attainable TFLOP/s against FLOP per byte on log scales: a rising memory roof meets a flat compute roof; "
@@ -85,8 +56,8 @@ def _scene(gpu: GPU, d: int, block_q: int) -> Scene:
     for N in LENGTHS:
         slow, fast = intensities(N, d, block_q)
         frame = scene.frame(
-            f"N = {N:,}, d = {d}: naive {slow:.0f} FLOP a byte, at most {_speed(gpu.reach(slow))} TFLOP/s; fused "
-            f"{fast:.0f} and {_speed(gpu.reach(fast))}. {gpu.name} needs {gpu.balance:.0f} FLOP a byte to be busy.",
+            f"N = {N:,}, d = {d}: naive {slow:.0f} FLOP a byte, at most {_speed(gpu.attainable(slow))} TFLOP/s; fused "
+            f"{fast:.0f} and {_speed(gpu.attainable(fast))}. {gpu.name} needs {gpu.balance:.0f} FLOP a byte to be busy.",
             f"{N:,}",
         )
         _axes(frame)
@@ -122,21 +93,19 @@ def _axes(frame: Frame) -> None:
     frame.text("y title", LEFT + 10, TOP + 18, "TFLOP/s", align="start", bold=True)
 
 
-def _roofs(frame: Frame, gpu: GPU) -> None:
+def _roofs(frame: Frame, gpu: Machine) -> None:
     bend, top = _x(gpu.balance), _y(gpu.tflops)
-    first = max(INTENSITY[0], SPEED[0] / gpu.terabytes)
-    frame.line("memory roof", _x(first), _y(first * gpu.terabytes), bend, top, stroke=4)
+    first = max(INTENSITY[0], SPEED[0] / gpu.hbm_tbs)
+    frame.line("memory roof", _x(first), _y(first * gpu.hbm_tbs), bend, top, stroke=4)
     frame.line("compute roof", bend, top, RIGHT, top, stroke=4)
     frame.line("balance", bend, top, bend, BOTTOM, dashed=True)
     frame.text("compute label", RIGHT - 10, top + 20, f"{gpu.name}: {gpu.tflops:,} TFLOP/s", align="end")
-    frame.text(
-        "memory label", _x(first) + 20, _y(first * gpu.terabytes) - 90, f"HBM {gpu.terabytes:g} TB/s", align="start"
-    )
+    frame.text("memory label", _x(first) + 20, _y(first * gpu.hbm_tbs) - 90, f"HBM {gpu.hbm_tbs:g} TB/s", align="start")
     frame.text("balance label", bend + 10, BOTTOM - 18, f"balance {gpu.balance:.0f}", align="start")
 
 
-def _point(frame: Frame, name: str, intensity: float, gpu: GPU, role: str, side: int) -> None:
-    x, y = _x(intensity), _y(gpu.reach(intensity))
+def _point(frame: Frame, name: str, intensity: float, gpu: Machine, role: str, side: int) -> None:
+    x, y = _x(intensity), _y(gpu.attainable(intensity))
     frame.line(f"{name} drop", x, y, x, BOTTOM, dashed=True, stroke=1)
     frame.rect(f"{name} point", x - 9, y - 9, 18, 18, fill=role, stroke=2)
     height = _y(SPEED[0]) - 60 - (0 if side < 0 else 44)

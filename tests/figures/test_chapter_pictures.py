@@ -16,10 +16,10 @@ from flashkit.figures import (
 )
 from flashkit.figures.example import dO
 from flashkit.figures.ledger import size
-from flashkit.figures.roofline import GPUS
 from flashkit.figures.scene import number
 from reference import backward, traffic
 from reference.forward import Problem, Trace, dense, tiled
+from reference.machines import MACHINES
 from reference.online_softmax import Trace as BlockTrace
 from reference.online_softmax import fold
 
@@ -172,10 +172,10 @@ def test_sizes_are_binary(nbytes, text):
 
 
 def test_the_roofs_meet_where_speed_and_memory_balance():
-    for gpu in GPUS:
-        assert gpu.reach(gpu.balance) == pytest.approx(gpu.tflops)
-        assert gpu.reach(gpu.balance / 2) == pytest.approx(gpu.tflops / 2)
-    assert round(GPUS[-1].balance) == 187
+    for gpu in MACHINES:
+        assert gpu.attainable(gpu.balance) == pytest.approx(gpu.tflops)
+        assert gpu.attainable(gpu.balance / 2) == pytest.approx(gpu.tflops / 2)
+    assert round(MACHINES[-1].balance) == 187
 
 
 def test_the_roofline_counts_the_ledgers_bytes():
