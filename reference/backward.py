@@ -63,8 +63,8 @@ def query_gradient(dQ_i: np.ndarray, tile: Tile, dS: np.ndarray) -> np.ndarray:
     return dQ_i + tile.problem.arithmetic.as_operand(dS) @ tile.K_j * dS.dtype.type(tile.problem.scale)
 
 
-def group_sum(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """dK or dV of a K/V head from those of the query heads that read it."""
+def group_sum(parts: Sequence[np.ndarray], of: str) -> np.ndarray:
+    """The gradient ``of`` ("dK" or "dV") of a K/V head from those of the query heads that read it."""
     return np.sum(parts, axis=0)
 
 
@@ -161,7 +161,8 @@ def multi_head(Q, K, V, dO, run=dense, saved=None, kv_head=kv_head, group_sum=gr
             parts[g].append(of_keys)
         for g, heads in enumerate(parts):
             if heads:
-                dK[b, g], dV[b, g] = (group_sum(x) for x in zip(*heads, strict=True))
+                of_K, of_V = zip(*heads, strict=True)
+                dK[b, g], dV[b, g] = group_sum(of_K, "dK"), group_sum(of_V, "dV")
     return dQ, dK, dV
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from flashkit.exercises.contract import Case, Exercise, Outputs
 
 DTYPES = {"fp32": np.float32, "fp16": np.float16}
+OF_LARGEST = 0.3
 
 
 @dataclass(frozen=True)
@@ -47,13 +48,12 @@ class Judge:
     ) -> dict[str, np.ndarray]:
         """Boolean maps of the elements that differ from ``reference`` (the right one if None) by more than allowed.
 
-        ``loose`` widens the tolerance by that fraction of the reference.
+        ``loose`` widens the tolerance by that fraction of the reference, or of ``OF_LARGEST`` of its largest element:
+        sums of huge numbers that nearly cancel keep the rounding of the huge ones.
         """
         reference = self.reference if reference is None else reference
         return {
-            name: _differs(
-                outputs[name], reference[name], self.allowed[name] + loose * np.maximum(1, _size(reference[name]))
-            )
+            name: _differs(outputs[name], reference[name], self.allowed[name] + loose * _reach(reference[name]))
             for name in self.reference
         }
 
@@ -95,6 +95,11 @@ def _allowed(exercise: Exercise, case: Case, name: str, reference: np.ndarray, h
 
 def _largest(x: np.ndarray) -> float:
     return float(np.max(np.abs(x), initial=0.0, where=np.isfinite(x)))
+
+
+def _reach(reference: np.ndarray) -> np.ndarray:
+    size = _size(reference)
+    return np.maximum(np.maximum(1.0, size), OF_LARGEST * np.max(size, initial=0.0))
 
 
 def _size(reference: np.ndarray) -> np.ndarray:

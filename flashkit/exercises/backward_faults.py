@@ -68,20 +68,24 @@ def _row_maximum(tile: Tile) -> np.ndarray:
     return finite(S.max(axis=1)).astype(tile.Q_i.dtype)
 
 
-def _seen(visible_of: Callable[[Tile], np.ndarray], always: bool = False) -> Variant:
-    """A kernel that hides other keys than it should, the tail masked right, and visits every tile."""
+def _seen(visible_of: Callable[[Tile], np.ndarray], always: bool = False) -> tuple[Variant, ...]:
+    """A kernel that hides other keys than it should, the tail masked right.
 
-    def probabilities(tile, lse):
-        if not (tile.problem.causal or always):
-            return backward.probabilities(tile, lse)
-        S = np.where(tile.inside & visible_of(tile), forward.score(tile), -np.inf).astype(tile.Q_i.dtype)
-        return np.exp(S - finite(lse)[:, None])
+    It visits every tile or those that would be right; where a row's lse is -inf and a key is seen by mistake, P is inf
+    unless 0 is subtracted instead.
+    """
 
-    return change(
-        probabilities=probabilities,
-        visit=lambda p, i: range(p.key_tiles),
-        seen_by=lambda p, j: range(p.query_tiles),
-    )
+    def spelled(guard: Callable) -> Callable:
+        def probabilities(tile, lse):
+            if not (tile.problem.causal or always):
+                return backward.probabilities(tile, lse)
+            P = np.exp(forward.score(tile) - guard(lse)[:, None])
+            return np.where(tile.inside & visible_of(tile), P, 0).astype(P.dtype)
+
+        return probabilities
+
+    every = {"visit": lambda p, i: range(p.key_tiles), "seen_by": lambda p, j: range(p.query_tiles)}
+    return tuple(change(probabilities=spelled(guard), **walk) for guard in (finite, np.asarray) for walk in (every, {}))
 
 
 def _tail_seen(tile: Tile, lse: np.ndarray) -> np.ndarray:
@@ -138,26 +142,28 @@ def _scaled(**powers: int) -> Variant:
     })  # fmt: skip
 
 
-def _square(tile: Tile, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """left @ right without the transpose, as padded tiles: only square tiles let a kernel run."""
+def _last(*names: str) -> tuple[Variant, ...]:
+    """These gradients keep only the last tile's part: of each head, or of the group's last head."""
+    kept = {"dK": ("key_gradient", backward.key_gradient), "dV": ("value_gradient", backward.value_gradient)}
+    steps = {kept[name][0]: lambda old, *rest, right=kept[name][1]: right(np.zeros_like(old), *rest) for name in names}
+    last_head = {"group_sum": lambda parts, of: parts[-1] if of in names else backward.group_sum(parts, of)}
+    return change(**steps), change(**steps, **last_head)
+
+
+def _square(tile: Tile, left: np.ndarray, right: np.ndarray, filled: bool = False) -> np.ndarray:
+    """left @ right without the transpose, as padded tiles: only square tiles let a kernel run.
+
+    ``filled``: rows past N_q hold 1 where a key is visible, which is P there if Q and lse are loaded as 0.
+    """
     p = tile.problem
     if p.block_q != p.block_k:
         raise CannotRun
     missing = p.block_q - len(tile.rows)
     left, right = (np.pad(x, ((0, missing), (0, 0))) for x in (left, right))
+    if filled and missing:
+        rows = tile.rows[-1] + 1 + np.arange(missing)
+        left[-missing:] = tile.inside & ((tile.keys[None] <= rows[:, None] + p.offset) | (not p.causal))
     return p.arithmetic.as_operand(left) @ right
-
-
-def _low_dot(dO: np.ndarray, O: np.ndarray) -> np.ndarray:
-    return (dO * O).sum(axis=1).astype(np.float16).astype(dO.dtype)
-
-
-def _lower_dot(dO: np.ndarray, O: np.ndarray) -> np.ndarray:
-    return (dO.astype(np.float16) * O.astype(np.float16)).sum(axis=1, dtype=np.float16).astype(dO.dtype)
-
-
-def _low_products(dO: np.ndarray, O: np.ndarray) -> np.ndarray:
-    return (dO.astype(np.float16) * O.astype(np.float16)).astype(dO.dtype).sum(axis=1)
 
 
 UNNORMALISED = {"finish": lambda s: (s.acc, forward.finish(s)[1])}
@@ -187,7 +193,11 @@ FAULTS = (
         "d-in-fp16",
         "D is rounded to fp16",
         "dP - D is a difference of two numbers that may be large and alike. In which type should D be kept?",
-        (Variant(row_dot=_low_dot), Variant(row_dot=_lower_dot), Variant(row_dot=_low_products)),
+        (
+            Variant(row_dot=lambda dO, O: (dO * O).sum(axis=1).astype(np.float16).astype(dO.dtype)),
+            Variant(row_dot=lambda dO, O: (dO * O).astype(np.float16).sum(axis=1).astype(dO.dtype)),
+            Variant(row_dot=lambda dO, O: (dO * O).astype(np.float16).sum(axis=1, dtype=dO.dtype)),
+        ),
     ),
     Fault(
         "d-one-factor",
@@ -237,7 +247,6 @@ FAULTS = (
         "dS = P * (dP - D), element by element.",
         (
             change(score_gradient=lambda P, dO, V, D: dO @ V.T - D[:, None]),
-            change(score_gradient=lambda P, dO, V, D: np.where(P > 0, dO @ V.T - D[:, None], 0).astype(P.dtype)),
         ),
     ),
     Fault(
@@ -246,7 +255,6 @@ FAULTS = (
         "Where are the brackets in P * (dP - D)?",
         (
             change(score_gradient=lambda P, dO, V, D: P * (dO @ V.T) - D[:, None]),
-            change(score_gradient=lambda P, dO, V, D: np.where(P > 0, P * (dO @ V.T) - D[:, None], 0).astype(P.dtype)),
         ),
     ),
     Fault(
@@ -319,7 +327,10 @@ FAULTS = (
         "dv-not-transposed",
         "dV is P dO without the transpose of P",
         "dV has a row for each key. Which axis of P are the keys?",
-        (change(value_gradient=lambda dV, tile, P, dO: dV + _square(tile, P, dO)),),
+        (
+            change(value_gradient=lambda dV, tile, P, dO: dV + _square(tile, P, dO)),
+            change(value_gradient=lambda dV, tile, P, dO: dV + _square(tile, P, dO, filled=True)),
+        ),
     ),
     Fault(
         "dk-not-transposed",
@@ -337,14 +348,7 @@ FAULTS = (
         "dkdv-last-tile",
         "dK or dV keeps only the last query tile's part",
         "Every query that sees a key adds to its gradient: += in the loop, store after it.",
-        (
-            change(
-                key_gradient=lambda dK, tile, dS: backward.key_gradient(np.zeros_like(dK), tile, dS),
-                value_gradient=lambda dV, tile, P, dO: backward.value_gradient(np.zeros_like(dV), tile, P, dO),
-            ),
-            change(key_gradient=lambda dK, tile, dS: backward.key_gradient(np.zeros_like(dK), tile, dS)),
-            change(value_gradient=lambda dV, tile, P, dO: backward.value_gradient(np.zeros_like(dV), tile, P, dO)),
-        ),
+        _last("dK", "dV") + _last("dK") + _last("dV"),
     ),
     Fault(
         "dq-last-tile",
@@ -357,52 +361,46 @@ FAULTS = (
         "causal-ignored",
         "the causal mask is not applied in the backward",
         "The backward recomputes P, and the forward's P was masked.",
-        (_seen(lambda t: np.ones((len(t.rows), len(t.keys)), bool)),
-         change(probabilities=lambda tile, lse: np.exp(np.where(
-             tile.inside, forward.score(tile), -np.inf).astype(lse.dtype) - finite(lse)[:, None]))),
+        _seen(lambda t: np.ones((len(t.rows), len(t.keys)), bool)),
     ),
     Fault(
         "causal-always",
         "the causal mask is applied although causal is off",
         "Does the backward look at `causal`?",
-        (_seen(lambda t: t.keys[None] <= t.rows[:, None] + t.problem.offset, always=True),),
+        _seen(lambda t: t.keys[None] <= t.rows[:, None] + t.problem.offset, always=True),
     ),
     Fault(
         "causal-top-left",
         "the causal mask ignores the offset (top-left alignment, j <= i)",
         "Key j is visible to query i iff j <= i + offset, in the backward too.",
-        (_seen(lambda t: t.keys[None] <= t.rows[:, None]),),
+        _seen(lambda t: t.keys[None] <= t.rows[:, None]),
     ),
     Fault(
         "causal-strict",
         "the causal mask uses j < i + offset: a query cannot see its own key",
         "May a token attend to itself?",
-        (_seen(lambda t: t.keys[None] < t.rows[:, None] + t.problem.offset),),
+        _seen(lambda t: t.keys[None] < t.rows[:, None] + t.problem.offset),
     ),
     Fault(
         "causal-offset-sign",
         "the causal offset has the wrong sign (j <= i - offset)",
         "offset = N_k - N_q is positive in decode, and the one query sees all keys.",
-        (_seen(lambda t: t.keys[None] <= t.rows[:, None] - t.problem.offset),),
+        _seen(lambda t: t.keys[None] <= t.rows[:, None] - t.problem.offset),
     ),
     Fault(
         "causal-transposed",
         "the causal mask has queries and keys exchanged (i <= j + offset)",
         "In a transposed tile the keys are the rows. Which index must be the smaller one?",
-        (
-            _seen(lambda t: t.rows[:, None] <= t.keys[None] + t.problem.offset),
-            _seen(lambda t: t.rows[:, None] + t.problem.offset <= t.keys[None]),
-        ),
+        _seen(lambda t: t.rows[:, None] <= t.keys[None] + t.problem.offset)
+        + _seen(lambda t: t.rows[:, None] + t.problem.offset <= t.keys[None]),
     ),
     Fault(
         "causal-local-index",
         "the causal mask compares positions inside the tile, not positions in the sequence",
         "Which key is column 0 of tile j? Which query is row 0 of tile i?",
-        (
-            _seen(lambda t: t.keys[None] - t.keys[0] <= t.rows[:, None] + t.problem.offset),
-            _seen(lambda t: t.keys[None] <= t.rows[:, None] - t.rows[0] + t.problem.offset),
-            _seen(lambda t: t.keys[None] - t.keys[0] <= t.rows[:, None] - t.rows[0] + t.problem.offset),
-        ),
+        _seen(lambda t: t.keys[None] - t.keys[0] <= t.rows[:, None] + t.problem.offset)
+        + _seen(lambda t: t.keys[None] <= t.rows[:, None] - t.rows[0] + t.problem.offset)
+        + _seen(lambda t: t.keys[None] - t.keys[0] <= t.rows[:, None] - t.rows[0] + t.problem.offset),
     ),
     Fault(
         "causal-start-late",
@@ -451,9 +449,9 @@ FAULTS = (
         "dK and dV of a K/V head are not summed over the query heads that read it",
         "A key is read by every query head of its group, and each of them adds to its gradient.",
         (
-            change(group_sum=lambda parts: parts[-1]),
-            change(group_sum=lambda parts: parts[0]),
-            change(group_sum=lambda parts: np.mean(parts, axis=0)),
+            change(group_sum=lambda parts, of: parts[-1]),
+            change(group_sum=lambda parts, of: parts[0]),
+            change(group_sum=lambda parts, of: np.mean(parts, axis=0)),
         ),
     ),
     Fault(
