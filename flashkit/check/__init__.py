@@ -145,7 +145,9 @@ def _hopeless(outcome: Outcome) -> bool:
 
 
 def _may_be_named(wrong: list[Observation]) -> bool:
-    return not any(o.outcome.problem and o.outcome.problem.finding is None for o in wrong)
+    """A case without outputs can be explained only if it crashed, and if another one shows what the kernel computes."""
+    silent = [o for o in wrong if o.outcome.problem and o.outcome.problem.finding is None]
+    return not silent or (all(o.crashed for o in silent) and any(o.outcome.problem is None for o in wrong))
 
 
 def _compiles(compiled) -> bool | None:
