@@ -39,6 +39,13 @@ function follow(root, themes) {
 function shelter(el, themes, style, root) {
   const host = element("div", { "data-lm-suppress-shortcuts": "true" });
   host.attachShadow({ mode: "open" }).append(element("style", {}, [style]), root);
+  host.addEventListener("keydown", (event) => handSaveOn(event, el));
   el.append(host);
   return follow(root, themes);
+}
+
+// Saving is the one shortcut that a reader expects everywhere, so the notebook around gets a copy of it.
+function handSaveOn(event, el) {
+  if (!(event.ctrlKey || event.metaKey) || event.key.toLowerCase() !== "s") return;
+  if (!el.dispatchEvent(new KeyboardEvent("keydown", event))) event.preventDefault();
 }

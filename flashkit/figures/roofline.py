@@ -57,7 +57,8 @@ def _scene(gpu: Machine, d: int, block_q: int) -> Scene:
         slow, fast = intensities(N, d, block_q)
         frame = scene.frame(
             f"N = {N:,}, d = {d}: naive {slow:.0f} FLOP a byte, at most {_speed(gpu.attainable(slow))} TFLOP/s; fused "
-            f"{fast:.0f} and {_speed(gpu.attainable(fast))}. {gpu.name} needs {gpu.balance:.0f} FLOP a byte to be busy.",
+            f"{fast:.0f} and {_speed(gpu.attainable(fast))}. "
+            f"{gpu.name} needs {gpu.balance:.0f} FLOP a byte to be busy.",
             f"{N:,}",
         )
         _axes(frame)

@@ -46,7 +46,9 @@ function render({ model, el }) {
     event.preventDefault();
     model.send({ answer: field.read() });
   });
-  form.addEventListener("keydown", (event) => event.stopPropagation());
+  form.addEventListener("keydown", (event) => {
+    if (!event.ctrlKey && !event.metaKey) event.stopPropagation();
+  });
   const show = () => (says.textContent = model.get("verdict").says ?? "");
   model.on("change:verdict", show);
   show();

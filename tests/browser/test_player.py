@@ -287,6 +287,22 @@ def test_a_choice_is_made_by_keyboard(player):
     box.get_by_role("status").get_by_text("Right.").wait_for()
 
 
+# ---- without its kernel ----
+
+
+def test_a_notebook_saved_from_the_player_still_plays_when_its_kernel_is_gone(lab, browser, notebook):
+    notebook.page.locator(".stage").focus()
+    notebook.page.keyboard.press("Control+s")
+    notebook.page.wait_for_function("() => !window.jupyterapp.shell.currentWidget.context.model.dirty")
+    notebook.page.evaluate("() => window.jupyterapp.serviceManager.sessions.shutdownAll()")
+    page = browser.new_page()
+    Notebook(page, *lab, "player.ipynb")
+    page.locator(".stage").focus(timeout=30_000)
+    page.keyboard.press("End")
+    assert step(page) == STEPS
+    page.close()
+
+
 # ---- stand-alone ----
 
 
