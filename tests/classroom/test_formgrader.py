@@ -47,8 +47,8 @@ def keep(page, name: str) -> None:
 
 def test_formgrader_lists_the_class_and_its_autograde_button_works(room, page, tmp_path):
     with running_lab(room.folder, tmp_path, "--teach") as address:
-        base, token = re.fullmatch(r"(http://[^/]+/).*token=(\w+)", address).groups()
-        page.goto(f"{base}formgrader/manage_submissions/{LAB}?token={token}")
+        page.goto(address)  # the address that was printed: it signs the browser in
+        page.goto(f"{re.match('http://[^/]+/', address)[0]}formgrader/manage_submissions/{LAB}")
         rows = page.locator("table tbody tr")
         rows.nth(len(HANDED_IN) - 1).wait_for(timeout=60_000)
         text = page.locator("table tbody").inner_text()
