@@ -1,7 +1,7 @@
-"""Solution, correct variants and mutants of 03.heads on a GPU: ``python -m tests.gpu [RESULT.json]``.
+"""Solution, correct variants and mutants of 03.heads on a GPU: ``python -m tests.gpu [RESULT.json [correct]]``.
 
 One process and a deadline per kernel. Mutants whose fault is an address outside a tensor are left to the
-interpreter, since they would end the CUDA context; the record says so. Exit status 1 when the solution or a
+interpreter, since they would end the CUDA context; the record says so. With ``correct`` no mutant runs. Exit status 1 when the solution or a
 correct variant fails anywhere.
 """
 
@@ -78,8 +78,10 @@ def provenance() -> dict:
     }
 
 
-def main(path: str = "benchmarks/results/forward-correctness.json") -> int:
+def main(path: str = "benchmarks/results/forward-correctness.json", only: str = "") -> int:
     todo, left = jobs()
+    if only == "correct":
+        todo = [job for job in todo if not job[0].startswith("mutant")]
     with ThreadPoolExecutor(AT_ONCE) as pool:
         results = list(pool.map(lambda job: run(*job), todo))
     must = [r for r in results if not r["name"].startswith("mutant")]
