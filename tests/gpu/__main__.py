@@ -1,8 +1,8 @@
 """Solution, correct variants and mutants of 03.heads on a GPU: ``python -m tests.gpu [RESULT.json [correct]]``.
 
 One process and a deadline per kernel. Mutants whose fault is an address outside a tensor are left to the
-interpreter, since they would end the CUDA context; the record says so. With ``correct`` no mutant runs. Exit status 1 when the solution or a
-correct variant fails anywhere.
+interpreter, since they would end the CUDA context; the record says so. With ``correct`` no mutant runs. Exit status
+1 when the solution or a correct variant fails anywhere.
 """
 
 from __future__ import annotations
