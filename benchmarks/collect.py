@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import ctypes
 import multiprocessing
+import random
 import statistics
-import sys
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from functools import cache
+
+import torch
 
 from benchmarks.cases import Case, buffers, call, solution
 from flashkit.instruments import dry_run
@@ -20,7 +23,7 @@ from flashkit.instruments.gpu_clock import GPU
 from flashkit.instruments.resources import Resources, resources
 from flashkit.instruments.timing import measure
 
-ROUNDS, COMPILERS = 15, 14
+ROUNDS, PASSES, COMPILERS = 7, 3, 14
 Job = tuple[Case, dict[str, int]]  # a case, and options such as num_warps for all its launches
 
 _solution = cache(solution)
@@ -70,19 +73,42 @@ def _driver_blocks(kernel) -> int:
     return blocks.value if status == 0 else -1
 
 
-def collect(jobs: Iterable[Job]) -> Iterator[dict]:
-    """One plain record a job: the case, its options, seconds (median and all), resources, driver_blocks, trouble."""
+def collect(jobs: Iterable[Job]) -> list[dict]:
+    """One plain record a job: the case, its options, seconds (median and all), resources, driver_blocks, trouble.
+
+    Every job is timed in PASSES passes over all of them, each in another order, so that a minute in which the GPU ran
+    slow does not fall on one case.
+    """
     jobs = list(jobs)
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(COMPILERS, mp_context=context) as pool:
         prepared = list(pool.map(_prepare, jobs))
+    records = []
     for (case, options), (rows, blocks, trouble) in zip(jobs, prepared, strict=True):
         record = {"case": asdict(case), "options": options, "resources": [asdict(row) for row in rows]}
-        record |= {"driver_blocks": blocks, "trouble": trouble}
-        if not trouble:
+        records.append(record | {"driver_blocks": blocks, "trouble": trouble, "all_seconds": []})
+    _settle()
+    for turn in range(PASSES):
+        order = [number for number, record in enumerate(records) if not record["trouble"]]
+        random.Random(turn).shuffle(order)
+        for number in order:
+            case, options = jobs[number]
             tensors = buffers(case, "cuda")
             with dry_run.with_options(**options):
-                found = measure(call(case, _solution(case.kernel), tensors), GPU(tensors), rounds=ROUNDS)
-            record |= {"seconds": statistics.median(found), "all_seconds": found}
-        print(case.kernel, case.shape, case.tile, options, record.get("seconds", trouble), file=sys.stderr, flush=True)
-        yield record
+                once = call(case, _solution(case.kernel), tensors)
+                records[number]["all_seconds"] += measure(once, GPU(tensors), rounds=ROUNDS, seed=turn * ROUNDS)
+    for record in records:
+        if record["all_seconds"]:
+            record["seconds"] = statistics.median(record["all_seconds"])
+    return records
+
+
+def _settle() -> None:
+    """Waits until the compilers have left the GPU, then brings its clocks up."""
+    x = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
+    gpu, until = GPU({}), time.monotonic() + 20
+    while gpu.busy() and time.monotonic() < until:
+        time.sleep(0.2)
+    for _ in range(500):
+        x @ x
+    torch.cuda.synchronize()

@@ -98,7 +98,9 @@ def main(*words: str) -> int:
         found["controls"] = controls()
     for role, jobs in (("fit", [(c, {}) for c in FIT]), ("test", [(c, {}) for c in TEST]), ("sweep", SWEEP)):
         if role in wanted:
-            found[role] = list(collect(jobs))
+            found[role] = collect(jobs)
+            for record in found[role]:
+                print(role, record["case"], record["options"], record.get("seconds", record["trouble"]), flush=True)
             (RESULTS / f"prediction-raw-{'-'.join(wanted)}.json").write_text(json.dumps(found))
     if "neighbour" in wanted:
         found["neighbour"] = neighbour()
