@@ -100,7 +100,7 @@ def _roofs(frame: Frame, gpu: Machine) -> None:
     frame.line("memory roof", _x(first), _y(first * gpu.hbm_tbs), bend, top, stroke=4)
     frame.line("compute roof", bend, top, RIGHT, top, stroke=4)
     frame.line("balance", bend, top, bend, BOTTOM, dashed=True)
-    frame.text("compute label", RIGHT - 10, top + 20, f"{gpu.name}: {gpu.tflops:,} TFLOP/s", align="end")
+    frame.text("compute label", RIGHT - 10, top + 20, f"{gpu.name}: {gpu.tflops:,.0f} TFLOP/s", align="end")
     frame.text("memory label", _x(first) + 20, _y(first * gpu.hbm_tbs) - 90, f"HBM {gpu.hbm_tbs:g} TB/s", align="start")
     frame.text("balance label", bend + 10, BOTTOM - 18, f"balance {gpu.balance:.0f}", align="start")
 
