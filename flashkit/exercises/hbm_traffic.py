@@ -114,12 +114,15 @@ FLASH_BYTES = _formula(
         Fault("kv-once", "K and V are counted once", "Who reads K and V: the head, or every query tile?",
               (_flash_wrong(lambda N, b: 1),)),
         Fault("tail-tile-forgotten", "the last, partial query tile is not counted", "It reads all keys too: round up.",
-              (_flash_wrong(lambda N, b: max(N // b, 1)), _flash_wrong(lambda N, b: N // b), _flash_wrong(lambda N, b: N / b))),
+              (_flash_wrong(lambda N, b: max(N // b, 1)), _flash_wrong(lambda N, b: N // b),
+               _flash_wrong(lambda N, b: N / b))),
         Fault("v-forgotten", "only one of K and V is read again", "Both are needed for every score tile.",
               (_flash_wrong(parts="qko"), _flash_wrong(parts="qvo"))),
-        Fault("o-forgotten", "the output is not counted", "What must be written at the end?", (_flash_wrong(parts="qkv"),)),
+        Fault("o-forgotten", "the output is not counted", "What must be written at the end?",
+              (_flash_wrong(parts="qkv"),)),
         Fault("q-forgotten", "Q is not counted", "Each query tile is read once.", (_flash_wrong(parts="kvo"),)),
-        Fault("d-for-d_v", "V and O are counted with d columns", "V and O have d_v columns.", (_flash_wrong(width="d"),)),
+        Fault("d-for-d_v", "V and O are counted with d columns", "V and O have d_v columns.",
+              (_flash_wrong(width="d"),)),
         Fault("itemsize-ignored", "the itemsize is not the argument's", "How many bytes is one element of this dtype?",
               (_flash_wrong(size=2), _flash_wrong(size=4), _flash_wrong(size=1))),
     ),
@@ -218,7 +221,7 @@ def _naive_budget(case: Case) -> dict[str, int]:
 
 
 def _naive_wrong(case: Case, variant: tuple[Variant, int]) -> dict[str, np.ndarray]:
-    """The mistake in three kernels: the softmax holds whole rows, padded to a power of two; S is stored in q's dtype."""
+    """The mistake in three kernels: the softmax holds whole rows, padded to a power of two; S is in q's dtype."""
     variant, least = variant
     block = max(least, 1 << (case.sizes["N_k"] - 1).bit_length())
     stored = replace(variant, steps={"score": _stored_score, **variant.steps})
@@ -249,7 +252,7 @@ NAIVE_ATTENTION = replace(
         points=25,
         minutes=40,
         difficulty=3,
-        signature="naive_attention(q, k, v, block_q, block_k) -> o    # S and P (N_q, N_k) in q's dtype, through memory",
+        signature="naive_attention(q, k, v, block_q, block_k) -> o    # S and P (N_q, N_k) in q's dtype, in memory",
         cases=(
             flash_forward.attention_case("tiles fit exactly", 32, 32, 16, 32),
             flash_forward.attention_case("tails on both sides", 37, 53, 16, 32, d_v=32),
@@ -269,7 +272,7 @@ NAIVE_ATTENTION = replace(
         )),
         hints=(
             "Kernel 1 writes S = Q K^T * scale tile by tile; kernel 2 is your row softmax; kernel 3 accumulates P V.",
-            "Allocate S and P with torch.empty in q's dtype. In kernel 3 a program owns block_q rows of O and loops over keys.",
+            "Allocate S and P with torch.empty in q's dtype. In kernel 3 a program owns block_q rows of O.",
             "Mask every load and store with the rows and columns that exist; masked lanes of P must be 0.",
         ),
     ),

@@ -177,13 +177,14 @@ ROW_CASES = (
 ROW_SOFTMAX = softmax_exercise(
     "02.softmax",
     ROW_CASES,
-    tuple(rows.two_passes(f) for f in ONLINE_FAULTS if f.name != "rescale-denominator-only"),  # there is no numerator
+    # no numerator is carried, so the denominator alone cannot be wrong
+    tuple(rows.two_passes(f) for f in ONLINE_FAULTS if f.name != "rescale-denominator-only"),
     loads=2,
     title="Online softmax of rows longer than a block",
     points=20,
     minutes=25,
     difficulty=3,
-    signature="online_row_softmax(x, block) -> y    # x, y (rows, columns); two passes over a row, block columns at a time",
+    signature="online_row_softmax(x, block) -> y    # x, y (rows, columns); two passes over a row, block by block",
     hints=(
         "First pass: carry m and l over the blocks. Second pass: y = exp(x - m) / l.",
         "m_new = max(m, block maximum); l = l * exp(m - m_new) + sum(exp(x - m_new)).",
@@ -217,7 +218,7 @@ def _cuda_launch(case: Case, threads: int) -> dict[str, object]:
 
 
 def _per_warp(x: np.ndarray, warps: int) -> np.ndarray:
-    """Softmax where each warp keeps the maximum and sum of its own columns: thread t holds columns t, t + threads, ..."""
+    """Softmax where each warp keeps its own columns' maximum and sum: thread t holds columns t, t + threads, ..."""
     warp = np.arange(x.shape[1]) // 32 % warps
     y = np.zeros_like(x)
     for w in range(warps):
@@ -261,9 +262,9 @@ CUDA = Exercise(
         passes=2,
     ),
     hints=(
-        "Thread t carries m and l over the columns t, t + blockDim.x, ...; then the threads of the block merge their states.",
-        "In a warp: for (int step = 16; step > 0; step /= 2) merge with __shfl_xor_sync(0xffffffffu, m, step) and the same of l.",
-        "Lane 0 of each warp writes (m, l) to __shared__ memory; after __syncthreads() every thread merges the warps' states.",
+        "Thread t carries m and l over the columns t, t + blockDim.x, ...; then the threads merge their states.",
+        "In a warp: for (int step = 16; step > 0; step /= 2) merge with __shfl_xor_sync(0xffffffffu, m, step); so l.",
+        "Lane 0 of each warp writes (m, l) to __shared__ memory; after __syncthreads() every thread merges the warps'.",
     ),
 )  # fmt: skip
 

@@ -163,7 +163,7 @@ def launch_one(device, kernel, launch: dict, values):
 
 
 def placed(values, gap: int, around: float = float("nan")):
-    """The values on the GPU; ``around`` lies before, after and, in ``gap`` elements, between the rows. Also all of it."""
+    """The values on the GPU with ``around`` before, after and, in ``gap`` elements, between the rows; and all of it."""
     import torch
 
     rows, columns = values.shape

@@ -27,7 +27,7 @@ HANGS = "It had not ended after half a minute: is there a loop or a barrier that
 
 @dataclass(frozen=True)
 class CudaRun:
-    """outputs and outside (was something around y written?) a launch; times in seconds; or ``trouble``, one sentence."""
+    """outputs and outside (was anything around y written?) by launch; times in seconds; or ``trouble``, a sentence."""
 
     outputs: tuple[np.ndarray, ...] = ()
     outside: tuple[bool, ...] = ()

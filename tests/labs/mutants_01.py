@@ -1,5 +1,7 @@
 """Planted faults of lab 01: bytes miscounted, rows normalised wrongly, and three kernels that do not fit together."""
 
+# ruff: noqa: E501  one mutant a line
+
 from __future__ import annotations
 
 from tests.labs.mutant import Mutant

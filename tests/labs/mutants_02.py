@@ -1,4 +1,6 @@
-"""Planted faults of lab 02: states merged, rows normalised block by block, and values carried along, each the wrong way."""
+"""Planted faults of lab 02: states merged, rows normalised block by block, values carried along, all the wrong way."""
+
+# ruff: noqa: E501  one mutant a line
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The softmax kernel takes whole query tiles; the value kernel divides instead, so that P is not normalised in memory."""
+"""The softmax kernel takes whole query tiles; the value kernel divides instead, so P is not normalised in memory."""
 
 import torch
 import triton

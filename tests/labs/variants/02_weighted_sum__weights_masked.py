@@ -1,6 +1,5 @@
 """exp2, a state of shape (1,), and the mask applied to the weights, not to the loaded scores."""
 
-import torch
 import triton
 import triton.language as tl
 
