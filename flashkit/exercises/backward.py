@@ -248,8 +248,8 @@ def _race(case: Case, finding, tensor: str) -> str:
     if "dq" in tensor:
         return "dq-race"
     grouped = case.sizes["H_q"] > case.sizes["H_kv"] and ("dk" in tensor or "dv" in tensor)
-    same_tile = finding.program[0] == finding.other_program[0]
-    return "gqa-not-summed" if grouped and same_tile else "race"
+    only_heads_differ = finding.program[::2] == finding.other_program[::2]  # grids are (tiles, heads, ...)
+    return "gqa-not-summed" if grouped and only_heads_differ else "race"
 
 
 def _unwritten(case: Case, finding) -> str:

@@ -28,6 +28,13 @@ DQ_GRID = "grid = (triton.cdiv(N_q, block_q), B * H_q)"
 SUM = "D_i = tl.sum(O_i.to(tl.float32) * dO_i.to(tl.float32), 1)"
 ROW_DOT_GRID = "grid = (triton.cdiv(N_q, block_q), B * H_q)\n    row_dot"
 D_CALL = "D = row_dot(o, do, block_q)"
+LSE = "lse = torch.empty((B, H_q, N_q), dtype=torch.float32, device=q.device)\n"
+SAVE_ACC = (  # the forward also leaves acc, undivided, and the backward takes it for o
+    ("q_ptr, k_ptr, v_ptr, o_ptr, lse_ptr, scale", "q_ptr, k_ptr, v_ptr, o_ptr, lse_ptr, acc_ptr, scale"),
+    ("q, k, v, o, lse, scale, offset, H_q", "q, k, v, o, lse, acc, scale, offset, H_q"),
+    (LSE, LSE + "    acc = torch.empty_like(o, dtype=torch.float32)\n"),
+    ("ctx.save_for_backward(q, k, v, o, lse)", "ctx.save_for_backward(q, k, v, acc, lse)"),
+)
 # Lines of variants
 T_P = "P_T = tl.exp2(S_T - lse_log2[None, :])"
 T_DS = "dS_T = P_T * (dP_T - D_i[None, :])"
@@ -63,6 +70,11 @@ MUTANTS = (
     mutant("d-added", "solution", (DS, DS.replace("-", "+"))),
     in_dq("d-added", "dq_exp2", (E_DS, E_DS.replace("- D_i", "+ D_i"))),
     in_attention("d-missing", "attention_one_kernel", (" - D_i[:, None])", ")")),
+    in_attention("d-unnormalised", "solution", *SAVE_ACC, ("tl.store(lse_ptr + rows, lse, mask=rows < N_q)\n",
+                 "tl.store(lse_ptr + rows, lse, mask=rows < N_q)\n    at = ((b * H_q + h) * N_q + rows[:, None]) * d_v + cols_v[None, :]\n    tl.store(acc_ptr + at, acc, mask=rows[:, None] < N_q)\n"),
+                 ("    return o, lse\n", "    return o, lse, acc\n"), ("o, lse = flash_forward(q", "o, lse, acc = flash_forward(q")),
+    in_attention("d-unnormalised", "attention_fused_d", *SAVE_ACC[:2], (LSE, LSE + "        acc = torch.empty_like(o, dtype=torch.float32)\n"), SAVE_ACC[3], ("    l_or_1 = tl.where(l == 0.0, 1.0, l)\n",
+                 "    l_or_1 = tl.where(l == 0.0, 1.0, l)\n    tl.store(acc_ptr + (bh * N_q + rows[:, None]) * d_v + cols_v[None, :], acc, mask=rows[:, None] < N_q)\n")),
     in_row_dot("d-in-fp16", (SUM, "D_i = tl.sum((O_i * dO_i).to(tl.float16).to(tl.float32), 1)"), note="products in fp16"),
     in_row_dot("d-in-fp16", (SUM, SUM + ".to(tl.float16)")),
     in_attention("d-in-fp16", "solution", ("tl.store(D_ptr + (b * H_q + h) * N_q + rows, D_i,", "tl.store(D_ptr + (b * H_q + h) * N_q + rows, D_i.to(tl.float16),")),
