@@ -30,7 +30,9 @@ def lacks_browser() -> str | None:
 
 
 def lacks_sandbox() -> str | None:
-    return None if shutil.which("bwrap") else "no sandbox (Debian: apt-get install bubblewrap)"
+    from flashkit.grading import sandbox
+
+    return None if sandbox.available() else "no sandbox that works (Debian: apt-get install bubblewrap)"
 
 
 def lacks_gpu() -> str | None:

@@ -137,7 +137,7 @@ class Sandbox:
 def server_command(control: int, home: Path, limits: Limits) -> list[str]:
     """What to start for a server that takes its orders from the file descriptor ``control``."""
     if not available():
-        course = _copied_runtime(home.parent / f"{home.name}-course")
+        course = _copied_runtime(home / "course")
         return [sys.executable, "-I", "-c", START.format(course=str(course)), str(control)]
     return [*_bubblewrap(limits), sys.executable, "-I", "-c", START.format(course=str(COURSE)), str(control)]
 
