@@ -1,10 +1,10 @@
 """Gradients of a call's output: what a function that cannot be differentiated is told, layouts of dO, the wire."""
 
-import flashkit  # noqa: F401  comes before torch and triton
 import numpy as np
 import pytest
 import torch
 
+import flashkit  # noqa: F401  comes before torch and triton
 from flashkit import exercises
 from flashkit.runtime import wire
 from flashkit.runtime.call import Argument
