@@ -1,5 +1,6 @@
 """Planted faults of lab 04: every named mistake of the backward in two spellings or kernel structures, and pairs."""
 
+# ruff: noqa: E501  one mutant a line
 from __future__ import annotations
 
 from tests.labs.mutant import Mutant

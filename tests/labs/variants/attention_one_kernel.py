@@ -1,5 +1,6 @@
 """One backward kernel: a key tile adds to dQ by tl.atomic_add, and D is computed where it is needed; dQ is cast last."""
 
+# ruff: noqa: E501  one load a line
 import torch
 import triton
 import triton.language as tl
@@ -17,14 +18,26 @@ def forward_kernel(
     h = bh % H_q
     cols = tl.arange(0, d)
     cols_v = tl.arange(0, d_v)
-    Q_i = tl.load(q_ptr + b * stride_qb + h * stride_qh + rows[:, None] * stride_qn + cols[None, :], mask=rows[:, None] < N_q, other=0.0)
+    Q_i = tl.load(
+        q_ptr + b * stride_qb + h * stride_qh + rows[:, None] * stride_qn + cols[None, :],
+        mask=rows[:, None] < N_q,
+        other=0.0,
+    )
     m = tl.full((block_q,), -1e38, tl.float32)  # below any score, and finite: P of hidden keys is set to 0
     l = tl.zeros((block_q,), tl.float32)
     acc = tl.zeros((block_q, d_v), tl.float32)
     for start in range(0, N_k, block_k):
         keys = start + tl.arange(0, block_k)
-        K_j = tl.load(k_ptr + b * stride_kb + (h // group) * stride_kh + keys[:, None] * stride_kn + cols[None, :], mask=keys[:, None] < N_k, other=0.0)
-        V_j = tl.load(v_ptr + b * stride_vb + (h // group) * stride_vh + keys[:, None] * stride_vn + cols_v[None, :], mask=keys[:, None] < N_k, other=0.0)
+        K_j = tl.load(
+            k_ptr + b * stride_kb + (h // group) * stride_kh + keys[:, None] * stride_kn + cols[None, :],
+            mask=keys[:, None] < N_k,
+            other=0.0,
+        )
+        V_j = tl.load(
+            v_ptr + b * stride_vb + (h // group) * stride_vh + keys[:, None] * stride_vn + cols_v[None, :],
+            mask=keys[:, None] < N_k,
+            other=0.0,
+        )
         S = tl.dot(Q_i, tl.trans(K_j), input_precision="ieee") * scale
         visible = (keys[None, :] < N_k) & (rows[:, None] >= 0)
         if causal:
@@ -36,7 +49,9 @@ def forward_kernel(
         acc = acc * alpha[:, None] + tl.dot(P.to(V_j.dtype), V_j, input_precision="ieee")
         m = m_new
     l_or_1 = tl.where(l == 0.0, 1.0, l)
-    tl.store(o_ptr + (bh * N_q + rows[:, None]) * d_v + cols_v[None, :], acc / l_or_1[:, None], mask=rows[:, None] < N_q)
+    tl.store(
+        o_ptr + (bh * N_q + rows[:, None]) * d_v + cols_v[None, :], acc / l_or_1[:, None], mask=rows[:, None] < N_q
+    )
     tl.store(lse_ptr + bh * N_q + rows, tl.where(l == 0.0, float("-inf"), m + tl.log(l_or_1)), mask=rows < N_q)
 
 
@@ -53,8 +68,12 @@ def backward_kernel(
     cols = tl.arange(0, d)
     cols_v = tl.arange(0, d_v)
     real = keys[:, None] < N_k
-    K_j = tl.load(k_ptr + b * stride_kb + g * stride_kh + keys[:, None] * stride_kn + cols[None, :], mask=real, other=0.0)
-    V_j = tl.load(v_ptr + b * stride_vb + g * stride_vh + keys[:, None] * stride_vn + cols_v[None, :], mask=real, other=0.0)
+    K_j = tl.load(
+        k_ptr + b * stride_kb + g * stride_kh + keys[:, None] * stride_kn + cols[None, :], mask=real, other=0.0
+    )
+    V_j = tl.load(
+        v_ptr + b * stride_vb + g * stride_vh + keys[:, None] * stride_vn + cols_v[None, :], mask=real, other=0.0
+    )
     dK_j = tl.zeros((block_k, d), tl.float32)
     dV_j = tl.zeros((block_k, d_v), tl.float32)
     for step in range(0, group * tl.cdiv(N_q, block_q)):
@@ -62,7 +81,9 @@ def backward_kernel(
         rows = step // group * block_q + tl.arange(0, block_q)
         row = rows[:, None] < N_q
         saved = (b * H_kv * group + h) * N_q + rows
-        Q_i = tl.load(q_ptr + b * stride_qb + h * stride_qh + rows[:, None] * stride_qn + cols[None, :], mask=row, other=0.0)
+        Q_i = tl.load(
+            q_ptr + b * stride_qb + h * stride_qh + rows[:, None] * stride_qn + cols[None, :], mask=row, other=0.0
+        )
         dO_i = tl.load(do_ptr + saved[:, None] * d_v + cols_v[None, :], mask=row, other=0.0)
         O_i = tl.load(o_ptr + saved[:, None] * d_v + cols_v[None, :], mask=row, other=0.0)
         lse_i = tl.load(lse_ptr + saved, mask=rows < N_q, other=0.0)
