@@ -10,6 +10,9 @@ import numpy as np
 from flashkit.runtime.call import Call
 
 
+UNSAID = {("B", 1), ("H_q", 1), ("H_kv", 1)}
+
+
 @dataclass(frozen=True)
 class Case:
     """One call of the student's function: shapes, options, the kind of values, memory layout and dtype.
@@ -31,11 +34,16 @@ class Case:
         return hash((self.describe(), self.seed, self.identity))
 
     def describe(self) -> str:
-        """The case in one line: what feedback and failing checks print. Plain numbers have no layout to tell of."""
-        named = {**self.sizes, **self.options}.items()
-        parts = [f"{k}={v:.6g}" if isinstance(v, float) else f"{k}={v}" for k, v in named]
-        if self.dtype != "number":
-            parts += [self.dtype, f"{self.values} values", f"{self.layout} layout"]
+        """The case in one line: what feedback and failing checks print. What every case has goes without saying."""
+        named = {**self.sizes, **self.options}
+        if not named.get("causal", True):
+            named = {name: value for name, value in named.items() if name not in ("causal", "offset")}
+        named = {name: value for name, value in named.items() if (name, value) not in UNSAID}
+        parts = [f"{k}={v:.6g}" if isinstance(v, float) else f"{k}={v}" for k, v in named.items()]
+        if self.dtype != "number":  # plain numbers have no layout to tell of
+            parts += [self.dtype]
+            parts += [f"{self.values} values"] * (self.values != "normal")
+            parts += [f"{self.layout} layout"] * (self.layout != "contiguous")
         return f"{self.why}: {', '.join(parts)}"
 
 
