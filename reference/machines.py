@@ -12,9 +12,9 @@ from dataclasses import dataclass
 class Machine:
     """Peak rates as the module says, SMs, KiB of shared memory an SM, MiB of L2; ``measured``: not a data sheet's.
 
-    arch is the compute capability (90 is sm_90), clock the boost clock in GHz at which the peak holds, matrix_rate the
-    FLOP of matrix products and special the exp2 that an SM does a clock (CUDA C++ Programming Guide, "Arithmetic Instructions"; B200: FlashAttention-4, table 1),
-    l2_tbs what the L2 delivers, None where nobody published it.
+    arch is the compute capability (90 is sm_90), clock the boost clock in GHz at which the peak holds; matrix_rate the
+    FLOP of matrix products, special the exp2 that an SM does a clock (CUDA C++ Programming Guide, "Arithmetic
+    Instructions"; B200: FlashAttention-4, table 1); l2_tbs what the L2 delivers, None where nobody published it.
     """
 
     name: str

@@ -19,14 +19,14 @@ KINDS = {  # what a table shows: the name, and how the instruction starts
 }
 SPECIAL = re.compile(r"(ex2|lg2|rcp|rsqrt|sqrt|sin|cos|tanh|div)\.")  # the unit with 16 lanes an SM
 COSTS = (  # cycles of one of the SM's four schedulers for a warp's instruction: 32 over the lanes that do it in a clock
-    (re.compile(r"(setp|selp|max|min|cvt|shf|shl|shr|and|or|xor|not|lop3|prmt|bfe|popc|mad\.|mul\.(lo|hi|wide))"), 2),
+    (re.compile(r"(setp|selp|max|min|cvt|shf|shl|shr|and|or|xor|not|lop3|prmt|bfe|popc|mad|mul\.(?:lo|hi|wide))\b"), 2),
     (re.compile(r"(add|sub|neg|abs)\.(s|u|b)\d"), 2),
     (re.compile(r"shfl"), 4),
     (re.compile(r"ex2\.approx\.f32"), 5),  # and a test and two products around it, for results that are not normal
     (re.compile(r"div\.full"), 9),
 )
 FREE = re.compile(r"(mov|cvta|bra|ret|pragma)\b")  # mostly gone once registers are assigned
-_INSTRUCTION = re.compile(r"\s*(?:@!?%p\d+\s+)?([a-z][a-z0-9_.:]*)[\s;]")
+_INSTRUCTION = re.compile(r"\s*(?:@!?%p\d+\s+)?([a-z][\w.:]*)[\s;]")
 _LABEL = re.compile(r"\s*(\$?[A-Za-z_]\w*):\s*(?://.*)?$")
 _BRANCH = re.compile(r"\s*(?:@!?%p\d+\s+)?bra(?:\.uni)?\s+(\$?\w+);")
 _GLOBAL = re.compile(r"ld\.(?:volatile\.)?global\S*?(?:\.v(\d))?\.[bufs](\d+)$")

@@ -17,7 +17,7 @@ from typing import Any
 
 import triton
 
-from flashkit.instruments import compile_gate, cuda_gate
+from flashkit.instruments import compile_gate, cuda_gate, listing
 from flashkit.instruments.hooks import describe_launch
 from flashkit.instruments.listing import Listing, Mix
 from flashkit.instruments.record import Launch
@@ -199,7 +199,8 @@ def _folder() -> Path:
 
 def _key(question: dict[str, Any]) -> str:
     """A name for everything that the answer depends on, the instruments' own text too."""
-    known = [triton.__version__, *(Path(file).read_text() for file in (compile_gate.CHILD, cuda_gate.CHILD, __file__))]
+    files = (compile_gate.CHILD, cuda_gate.CHILD, listing.__file__, __file__)
+    known = [triton.__version__, *(Path(file).read_text() for file in files)]
     if "request" in question:
         question = question | {"request": {k: v for k, v in question["request"].items() if k != "paths"}}
     return hashlib.sha256(json.dumps([known, question], sort_keys=True, default=str).encode()).hexdigest()
@@ -208,8 +209,8 @@ def _key(question: dict[str, Any]) -> str:
 def _read(key: str) -> Resources | None:
     try:
         kept = json.loads((_folder() / f"{key}.json").read_text())
-        if listing := kept.pop("listing"):
-            whole, *loops = (_mix(mix) for mix in (listing["whole"], *listing["loops"]))
+        if made_of := kept.pop("listing"):
+            whole, *loops = (_mix(mix) for mix in (made_of["whole"], *made_of["loops"]))
             kept["listing"] = Listing(whole, loops)
         return Resources(**kept)
     except (OSError, ValueError, TypeError, KeyError):

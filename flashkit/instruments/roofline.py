@@ -4,10 +4,10 @@ Assumptions, each of which can fail (chapter 6 lists where they did):
  1. A trip round the main loop costs an SM the cycles of its busiest unit: schedulers, exp2, matrix unit, shared memory.
     Counts are of PTX; spilled words cost a store and a load a trip.
  2. A block alone does matrix work, then arithmetic (a lone warp issues one instruction in `dependent` cycles), then
-    waits at barriers. With n blocks on the SM their phases
-    overlap, and a trip of all n takes the `OVERLAP`-norm of n times the busiest unit and one block alone.
- 3. A tile that is asked for s - 2 trips ahead (s stages) must come in that time; with fewer stages its latency is waited
-    for. Tiles that other programs read too come from L2, at a shorter latency.
+    waits at barriers. With n blocks on the SM their phases overlap, and a trip of all n takes the `overlap`-norm of n
+    times the busiest unit and one block alone.
+ 3. A tile that is asked for s - 2 trips ahead (s stages) must come in that time; with fewer stages its latency is
+    waited for. Tiles that other programs read too come from L2, at a shorter latency.
  4. Blocks go to SMs as these become free, in launch order; the last wave runs with the blocks that are left.
  5. Every byte comes from HBM once; bytes read again come from L2, unless what programs re-read at one time is larger
     than the L2. What the launch before wrote is still in L2 as far as it fits.
@@ -31,13 +31,13 @@ MIB = 2**20
 class Constants:
     """What no data sheet says, fitted on 15 pairs of an H200 (benchmarks/results/prediction-h200.json, role "fit")."""
 
-    overlap: float = 4.5  # exponent of the norm: infinity is perfect overlap, 1 is none
-    dependent: float = 3.0  # cycles between two instructions of a warp that has its scheduler for itself
-    barrier: float = 120.0  # cycles that a block waits at each barrier
-    shuffle: float = 18.0  # cycles until an exchange between lanes has come
-    l2_latency: float = 800.0  # cycles
-    hbm_latency: float = 1500.0
-    setup: float = 650.0  # cycles of a block's life outside its loop: start, first tile, last store
+    overlap: float = 6.5  # exponent of the norm: infinity is perfect overlap, 1 is none
+    dependent: float = 2.0  # cycles between two instructions of a warp that has its scheduler for itself
+    barrier: float = 95.0  # cycles that a block waits at each barrier
+    shuffle: float = 30.0  # cycles until an exchange between lanes has come
+    l2_latency: float = 650.0  # cycles
+    hbm_latency: float = 2100.0
+    setup: float = 600.0  # cycles of a block's life outside its loop: start, first tile, last store
     launch: float = 2.9e-6  # s
     l2_share: float = 0.7  # of the L2 that re-read tiles can keep
 
