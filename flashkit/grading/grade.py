@@ -66,23 +66,25 @@ def _graded(judged: Judged) -> dict[str, Any]:
 
 
 def _unjudged(grade_id: str, settings: Settings) -> dict[str, Any]:
-    """A cell that only a GPU can judge: pending, unless the class has none and does without."""
+    """A cell that is not judged here: pending, unless it is a GPU's and the class does without one."""
     id = exercise_id(grade_id)
     exercise = EXERCISES.get(id.removesuffix(GPU_SUFFIX))
     worth = float(exercise.gpu_points if exercise and id.endswith(GPU_SUFFIX) else exercise.points if exercise else 0)
+    gpu = settings.gpu if id.endswith(GPU_SUFFIX) else ""
     said = {
         "required": f"{id} is judged on a GPU only. Its {worth:g} points are pending.",
         "bonus": f"{id} is judged on a GPU only. Its {worth:g} points are a bonus on top of the full mark.",
         "off": f"{id} is judged on a GPU only, which this class does without. It does not count.",
-    }[settings.gpu]
+        "": f"{id} is not judged by this grader yet. Its {worth:g} points are pending: grade it by hand.",
+    }[gpu]
     text = f"? {said}"
     return {
         "verdict": "not judged",
         "mistake": "",
-        "share": None if settings.gpu != "off" else 0.0,
-        "points": None if settings.gpu != "off" else 0.0,
+        "share": None if gpu != "off" else 0.0,
+        "points": None if gpu != "off" else 0.0,
         "out_of": worth,
-        "pending": worth if settings.gpu != "off" else 0.0,
+        "pending": worth if gpu != "off" else 0.0,
         "text": text,
         "html": f'<div class="flashkit-report" role="group" aria-label="Result of {html.escape(id)}" '
         f'style="border-left:6px solid #555555;background:#ffffff;color:#1a1a1a;padding:.6em 1em;'

@@ -24,7 +24,7 @@ from pathlib import Path
 
 OPEN, END = b"O", b"E"
 PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 4, 36
-ADDRESS_SPACE = 2**35  # the exercise with strides beyond 32 bits maps 13 GiB that it never touches; memory is watched
+ADDRESS_SPACE = 2**37  # cases with strides beyond 32 bits map tens of GiB that they never touch; memory is watched
 FILE_SIZE = 2**28
 OPEN_FILES = 256
 CELLS = "cells"

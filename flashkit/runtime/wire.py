@@ -36,7 +36,7 @@ class WireError(Exception):
 
 def send(channel: socket.socket, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray] | None = None) -> None:
     """Sends one frame. The arrays' names, dtypes and shapes travel in the header as ``arrays``."""
-    arrays = {name: np.ascontiguousarray(array) for name, array in (arrays or {}).items()}
+    arrays = {name: np.asarray(array, order="C") for name, array in (arrays or {}).items()}
     described = [[name, array.dtype.name, list(array.shape)] for name, array in arrays.items()]
     text = json.dumps({**header, "arrays": described}).encode()
     body = b"".join(array.tobytes() for array in arrays.values())

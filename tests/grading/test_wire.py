@@ -55,6 +55,12 @@ def test_an_outcome_crosses_unchanged():
     assert (read.problem, read.traffic, read.findings) == (outcome.problem, outcome.traffic, outcome.findings)
 
 
+def test_a_plain_number_crosses_as_one():
+    outcome = Outcome(outputs={"bytes": np.array(3.0)})
+    read = wire.read_outcome(*crossed(*wire.outcome_header(outcome)), (Returned("bytes", (), "number"),))
+    assert read.outputs["bytes"].shape == () and read.outputs["bytes"] == 3.0
+
+
 GOOD, _ = wire.outcome_header(Outcome(traffic={"q": Traffic()}))
 OUTPUT = {"o": np.zeros((2, 3))}
 
