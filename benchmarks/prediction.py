@@ -1,6 +1,7 @@
-"""Predicted against measured time on this GPU: ``python -m benchmarks.prediction [fit|test|sweep|control ...]``.
+"""Predicted against measured time on an H200: ``python -m benchmarks.prediction``, on the GPU machine.
 
-Without words everything is measured. What was measured is kept whole in RAW; ``report`` makes the public record of it.
+Words (fit, test, sweep, control, neighbour) choose a part. What was measured is kept whole in a raw file;
+``python -m benchmarks.report RAW`` sets the predictions beside it, on any machine.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ def neighbour() -> dict:
 
 
 def main(*words: str) -> int:
-    wanted = words or ("fit", "test", "sweep", "control")
+    wanted = words or ("fit", "test", "sweep", "control", "neighbour")
     RESULTS.mkdir(parents=True, exist_ok=True)
     found = provenance() | {"machine": machine.measure()}
     print(json.dumps(found, indent=1), flush=True)
@@ -101,10 +102,10 @@ def main(*words: str) -> int:
             found[role] = collect(jobs)
             for record in found[role]:
                 print(role, record["case"], record["options"], record.get("seconds", record["trouble"]), flush=True)
-            (RESULTS / f"prediction-raw-{'-'.join(wanted)}.json").write_text(json.dumps(found))
+            (RESULTS / "prediction-raw.json").write_text(json.dumps(found))
     if "neighbour" in wanted:
         found["neighbour"] = neighbour()
-    (RESULTS / f"prediction-raw-{'-'.join(wanted)}.json").write_text(json.dumps(found))
+    (RESULTS / "prediction-raw.json").write_text(json.dumps(found))
     for control in found.get("controls", []):
         print(control["kernel"], control["shape"], control["verdict"], control["ratio"], control["control"])
     return 0

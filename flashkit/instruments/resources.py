@@ -26,6 +26,7 @@ from reference.occupancy import Occupancy, occupancy
 ARCHITECTURES = (80, 86, 89, 90, 100, 120)
 AT_ONCE = max(1, min(4, os.cpu_count() or 1))
 SECONDS = 120
+SYSTEM_SHARED = 1024  # bytes a block that the system keeps; compilers for sm_90 and newer count them as the text's
 
 
 @dataclass(frozen=True)
@@ -158,7 +159,8 @@ def cuda_resources(text: str, kernel: str, threads: int, archs: Iterable[int] = 
         start = lambda: cuda_gate.start(text, kernel, name, listing=True)  # noqa: E731
         return _key({"text": text, "kernel": kernel, "arch": name}), start
 
-    return Table(replace(row, threads=threads) for row in _answers(kernel, archs, ask))
+    rows = _answers(kernel, archs, ask)
+    return Table(replace(row, threads=threads, shared=row.static_shared) for row in rows)
 
 
 def _under_autotune(kernel: Any) -> Any:
@@ -186,6 +188,8 @@ def _answers(kernel: str, archs: Iterable[int], ask: Callable) -> Iterator[Resou
 
 def _row(kernel: str, arch: int, result: compile_gate.CompileResult) -> Resources:
     same = {f.name: getattr(result, f.name) for f in fields(Resources) if f.name not in ("kernel", "arch")}
+    if same["static_shared"] and arch >= 90:
+        same["static_shared"] -= SYSTEM_SHARED
     return Resources(kernel, arch, **same)
 
 
@@ -198,8 +202,8 @@ def _folder() -> Path:
 
 
 def _key(question: dict[str, Any]) -> str:
-    """A name for everything that the answer depends on, the instruments' own text too."""
-    files = (compile_gate.CHILD, cuda_gate.CHILD, listing.__file__, __file__)
+    """A name for everything that the answer depends on, what compiles and what reads the code too."""
+    files = (compile_gate.CHILD, cuda_gate.CHILD, listing.__file__)
     known = [triton.__version__, *(Path(file).read_text() for file in files)]
     if "request" in question:
         question = question | {"request": {k: v for k, v in question["request"].items() if k != "paths"}}
