@@ -15,7 +15,7 @@ from flashkit.runtime.call import Outcome, Problem
 from flashkit.runtime.runner import run
 
 RIGHT = 0.7  # of a GPU cell's points: for right answers; the rest is for speed
-FULL_SPEED = 0.8  # of the copy bandwidth, which earns all of the rest
+FULL_SPEED = 0.35  # of the copy bandwidth, which earns all of the rest; the course's kernel reaches 0.40 on an H200
 
 
 def observe(exercise: Exercise, function: Callable, cases: Sequence[Case], show: bool):

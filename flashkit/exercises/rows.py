@@ -19,7 +19,7 @@ from reference.shapes import FLOAT16, FLOAT32
 ARITHMETIC = {"fp32": FLOAT32, "fp16": FLOAT16}
 KINDS = {
     "normal": lambda x: 2 * x,
-    "large": lambda x: 40 * x,
+    "large": lambda x: 60 * x,
     "negative": lambda x: x - 200,
     "rising": lambda x: x + np.linspace(0, 14, x.shape[1]),
     "falling": lambda x: x + np.linspace(0, -400, x.shape[1]),  # over 88 a block, so that exp(m - m_new) overflows
