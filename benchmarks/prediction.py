@@ -48,14 +48,15 @@ while True:
 
 def provenance() -> dict:
     driver = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True).stdout.strip()
+    git = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True)
+    commit = git.stdout.strip() if git.returncode == 0 else os.environ.get("COMMIT", "")
     return {
         "gpu": torch.cuda.get_device_name(0),
         "driver": subprocess.run(driver, capture_output=True, text=True).stdout.strip(),
         "torch": torch.__version__,
         "triton": triton.__version__,
         "python": platform.python_version(),
-        "commit": commit or os.environ.get("COMMIT", ""),
+        "commit": commit,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
 

@@ -15,6 +15,11 @@ def test_balance_of_the_measured_h200_is_187_flop_a_byte():
     assert round(MACHINE["H200 measured"].balance) == 187
 
 
+@pytest.mark.parametrize("machine", [m for m in MACHINES if not m.measured], ids=lambda m: m.name)
+def test_the_peak_is_what_the_sms_do_a_clock(machine):
+    assert machine.matrix_rate * machine.sms * machine.clock * 1e9 == pytest.approx(machine.tflops * 1e12, rel=0.005)
+
+
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda m: m.name)
 def test_the_roof_bends_at_the_balance(machine):
     below, bend, above = (machine.attainable(machine.balance * factor) for factor in (0.5, 1, 2))
