@@ -59,15 +59,15 @@ class Refused(Exception):
         self.answer = answer
 
 
-def compiled(text: str, arch: str, form: str = "cubin"):
-    """The text as a cuda.core ObjectCode with a cubin or PTX. Raises Refused with NVRTC's first error and its line."""
+def compiled(text: str, arch: str):
+    """The text as a cuda.core ObjectCode with a cubin. Raises Refused with NVRTC's first error and its line."""
     from cuda.core import Program, ProgramOptions
 
     options = ProgramOptions(
         name=NAME, arch=f"sm_{arch}", std="c++17", use_fast_math=False, define_macro=("INFINITY", INFINITY)
     )
     try:
-        return Program(text, "c++", options).compile(form, name_expressions=())
+        return Program(text, "c++", options).compile("cubin", name_expressions=())
     except Exception as error:
         log = str(error)
         first = re.search(rf"{re.escape(NAME)}\((\d+)\): (?:catastrophic )?error: (.*)", log)
@@ -78,6 +78,19 @@ def compiled(text: str, arch: str, form: str = "cubin"):
         raise Refused(failed("NvrtcError", first[2].strip(), int(first[1]), log)) from None
 
 
+def ptx_of(text: str, arch: str) -> bytes:
+    """PTX of a text that is known to compile. cuda.core would ask a driver, which is not here, whether it can load it."""
+    from cuda.bindings import nvrtc
+
+    _, program = nvrtc.nvrtcCreateProgram(text.encode(), NAME.encode(), 0, [], [])
+    options = [f"--gpu-architecture=compute_{arch}".encode(), b"--std=c++17", f"-DINFINITY={INFINITY}".encode()]
+    nvrtc.nvrtcCompileProgram(program, len(options), options)
+    _, size = nvrtc.nvrtcGetPTXSize(program)
+    ptx = b" " * size
+    nvrtc.nvrtcGetPTX(program, ptx)
+    return ptx.rstrip(b"\0 ")
+
+
 def compile_text(text: str, request: dict) -> dict:
     """Compiles for one architecture: registers and local memory a thread, static shared memory a block."""
     start = time.perf_counter()
@@ -85,7 +98,7 @@ def compile_text(text: str, request: dict) -> dict:
     seconds = time.perf_counter() - start
     if request.get("listing"):
         with open("kernel.ptx", "wb") as file:
-            file.write(compiled(text, request["arch"], "ptx").code)
+            file.write(ptx_of(text, request["arch"]))
     found = usage(code, request["kernel"])
     if found is None:
         message = f'the text has no function {request["kernel"]} marked extern "C" __global__'

@@ -157,7 +157,7 @@ def cuda_resources(text: str, kernel: str, threads: int, archs: Iterable[int] = 
     def ask(arch: int) -> tuple[str, Callable[[], compile_gate.Pending]]:
         name = f"{arch}a" if arch >= 90 else str(arch)
         start = lambda: cuda_gate.start(text, kernel, name, listing=True)  # noqa: E731
-        return _key({"text": text, "kernel": kernel, "arch": name}), start
+        return _key({"text": text, "kernel": kernel, "arch": name}, cuda_gate.CHILD), start
 
     rows = _answers(kernel, archs, ask)
     return Table(replace(row, threads=threads, shared=row.static_shared) for row in rows)
@@ -201,10 +201,9 @@ def _folder() -> Path:
     return Path(base) / "flashkit" / "resources"
 
 
-def _key(question: dict[str, Any]) -> str:
+def _key(question: dict[str, Any], child: Path = compile_gate.CHILD) -> str:
     """A name for everything that the answer depends on, what compiles and what reads the code too."""
-    files = (compile_gate.CHILD, cuda_gate.CHILD, listing.__file__)
-    known = [triton.__version__, *(Path(file).read_text() for file in files)]
+    known = [triton.__version__, *(Path(file).read_text() for file in (child, listing.__file__))]
     if "request" in question:
         question = question | {"request": {k: v for k, v in question["request"].items() if k != "paths"}}
     return hashlib.sha256(json.dumps([known, question], sort_keys=True, default=str).encode()).hexdigest()
