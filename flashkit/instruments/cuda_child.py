@@ -79,7 +79,7 @@ def compiled(text: str, arch: str):
 
 
 def ptx_of(text: str, arch: str) -> bytes:
-    """PTX of a text that is known to compile. cuda.core would ask a driver, which is not here, whether it can load it."""
+    """PTX of a text that is known to compile; cuda.core would ask a driver first, which is not here."""
     from cuda.bindings import nvrtc
 
     _, program = nvrtc.nvrtcCreateProgram(text.encode(), NAME.encode(), 0, [], [])

@@ -6,6 +6,8 @@ import pytest
 import torch
 import triton
 import triton.language as tl
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
 
 from flashkit.grading import cells
 from flashkit.instruments import compile_gate, dry_run
@@ -34,6 +36,13 @@ def broken(x, n: tl.constexpr):
         if i > 2:
             break
     tl.store(x, n)
+
+
+@gluon.jit
+def gluon_copy(x, y, n, block: gl.constexpr):
+    layout: gl.constexpr = gl.BlockedLayout([4], [32], [4], [0])
+    at = gl.program_id(0) * block + gl.arange(0, block, layout=layout)
+    gl.store(y + at, gl.load(x + at, mask=at < n), mask=at < n)
 
 
 def half(*shape):
@@ -100,3 +109,9 @@ def test_cuda_text_compiles_too():
     for row in cuda_resources(CUDA, "twice", threads=128, archs=(80, 90)):
         assert row.ok and row.shared == row.static_shared == 2048 and row.load_bytes == 16 and row.copies == "loads"
         assert row.occupancy.warps == 64 and row.matrix == "none"
+
+
+def test_a_gluon_kernel_compiles_too():
+    x = torch.empty(4096, device="meta")
+    (row,) = resources(gluon_copy, x, x, 4096, 512, archs=(90,), num_warps=4)
+    assert row.ok and row.threads == 128 and row.load_bytes == 16
