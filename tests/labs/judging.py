@@ -8,7 +8,7 @@ then the name comes from the meter, whose line the student sees, and the other i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from flashkit import exercises
 from flashkit.check import conclude, observe
@@ -16,6 +16,8 @@ from flashkit.check.report import Report
 from flashkit.runtime.runner import run
 from tests.labs.kernels import Patch, load
 from tests.labs.mutant import Mutant
+
+SECONDS = 300.0  # a call's limit: what is slow on a busy machine is not a planted fault
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class Judgement:
 
 def judge(exercise_id: str, base: str, patch: Patch = (), seed: int | None = None) -> Judgement:
     """Run a kernel on the public cases, or on the secret ones of ``seed``."""
-    exercise, function = exercises.get(exercise_id), load(exercise_id, base, patch)
+    exercise, function = replace(exercises.get(exercise_id), seconds=SECONDS), load(exercise_id, base, patch)
     cases = exercise.cases if seed is None else exercise.draw(seed)
     observations, _ = observe(exercise, function, cases, compile=False)
 
