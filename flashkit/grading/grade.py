@@ -70,7 +70,7 @@ def _unjudged(grade_id: str, settings: Settings) -> dict[str, Any]:
     id = exercise_id(grade_id)
     exercise = EXERCISES.get(id.removesuffix(GPU_SUFFIX))
     worth = float(exercise.gpu_points if exercise and id.endswith(GPU_SUFFIX) else exercise.points if exercise else 0)
-    gpu = settings.gpu if id.endswith(GPU_SUFFIX) else ""
+    gpu = settings.gpu if _gpu_only(id) else ""
     said = {
         "required": f"{id} is judged on a GPU only. Its {worth:g} points are pending.",
         "bonus": f"{id} is judged on a GPU only. Its {worth:g} points are a bonus on top of the full mark.",
@@ -101,9 +101,14 @@ def cell_points(grade_id: str, gpu: str) -> float:
     """What the release writes as a grade cell's points: those of GPU cells count only where a GPU is required."""
     id = exercise_id(grade_id)
     exercise = EXERCISES[id.removesuffix(GPU_SUFFIX)]
-    if id.endswith(GPU_SUFFIX):
-        return float(exercise.gpu_points) if gpu == "required" else 0.0
-    return float(exercise.points)
+    worth = float(exercise.gpu_points if id.endswith(GPU_SUFFIX) else exercise.points)
+    return 0.0 if _gpu_only(id) and gpu != "required" else worth
+
+
+def _gpu_only(id: str) -> bool:
+    """Timing cells, and CUDA C++: this grader compiles none, so its first points count with the GPU's."""
+    exercise = EXERCISES.get(id)
+    return id.endswith(GPU_SUFFIX) or (exercise is not None and exercise.cuda is not None)
 
 
 def versions() -> dict[str, str]:
