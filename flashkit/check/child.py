@@ -1,4 +1,7 @@
-"""A child of a check on a GPU machine: ``python -m flashkit.check.child interpreted|compiled ID MODULE NAME ANSWER``."""
+"""A child of a check on a GPU machine: ``python -m flashkit.check.child HOW ID MODULE NAME ANSWER``.
+
+HOW is ``interpreted`` or ``compiled``.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The acceptance rule: is an output within what honest arithmetic in the same precision gives?
 
-``max|out - ref| <= 2 max|low - ref| + atol`` with ``atol = 2 max|(r + 0.3) - 0.3 - r|``, r = ref rounded to the output's
-dtype: the rule of the official FlashAttention tests. lse is compared elementwise within ``1e-5 max(1, |ref|)``
+``max|out - ref| <= 2 max|low - ref| + atol`` with ``atol = 2 max|(r + 0.3) - 0.3 - r|``, r = ref rounded to the
+output's dtype: the rule of the official FlashAttention tests. lse is compared elementwise within ``1e-5 max(1, |ref|)``
 plus twice the honest error. NaN never equals anything; infinities must be the same.
 """
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from flashkit.runtime.call import Call
 
-
 UNSAID = {("B", 1), ("H_q", 1), ("H_kv", 1)}
 
 

@@ -311,7 +311,10 @@ ROWS = exercise(
     faults=bank(*HEADS_ONLY, *CAUSAL_ONLY, "low-precision-sum"),
     hints=(
         "One program owns block_q rows of Q and loops over the key tiles. It carries m, l and acc.",
-        "m_new = max(m, rowmax(S)); alpha = exp(m - m_new); l and acc are both multiplied by alpha before the new tile is added.",
+        (
+            "m_new = max(m, rowmax(S)); alpha = exp(m - m_new); l and acc are both multiplied by alpha "
+            "before the new tile is added."
+        ),
         "Start with m = -inf, l = 0, acc = 0, and divide acc by l once, after the loop.",
     ),
 )
@@ -325,7 +328,10 @@ CAUSAL = exercise(
     points=25,
     minutes=25,
     difficulty=3,
-    signature="attention_causal(q, k, v, offset, block_q, block_k) -> o    # key j is visible to query i iff j <= i + offset",
+    signature=(
+        "attention_causal(q, k, v, offset, block_q, block_k) -> o    # key j is visible to query i iff j "
+        "<= i + offset"
+    ),
     cases=(
         attention_case("square, top-left", 48, 48, 16, 16, offset=0),
         attention_case("bottom-right, block_q larger", 40, 70, 32, 16, offset=30),
@@ -344,8 +350,14 @@ CAUSAL = exercise(
     ),
     faults=(*bank(*HEADS_ONLY, "low-precision-sum", "empty-row-nan", "empty-row-division"), EMPTY_ROW),
     hints=(
-        "Visible is a comparison of absolute positions: keys[None, :] <= rows[:, None] + offset. Apply it before the maximum.",
-        "The loop of query tile i may stop after the last key that its last row sees; count that in tiles of block_k, rounded up.",
+        (
+            "Visible is a comparison of absolute positions: keys[None, :] <= rows[:, None] + offset. "
+            "Apply it before the maximum."
+        ),
+        (
+            "The loop of query tile i may stop after the last key that its last row sees; count that in "
+            "tiles of block_k, rounded up."
+        ),
         "With a negative offset some rows see nothing: their m stays -inf, so subtract 0 instead of m, and write 0.",
     ),
 )
@@ -362,7 +374,8 @@ HEADS = exercise(
     difficulty=4,
     signature=(
         "flash_forward(q, k, v, causal, offset, scale, block_q, block_k) -> (o, lse)"
-        "    # q (B, H_q, N_q, d), k (B, H_kv, N_k, d), v (B, H_kv, N_k, d_v), o (B, H_q, N_q, d_v), lse (B, H_q, N_q) fp32"
+        "    # q (B, H_q, N_q, d), k (B, H_kv, N_k, d), v (B, H_kv, N_k, d_v), o (B, H_q, N_q, d_v), "
+        "lse (B, H_q, N_q) fp32"
     ),
     cases=(
         attention_case("tiles fit exactly", 32, 32, 16, 32, B=2, H_q=2, H_kv=2),
@@ -404,9 +417,18 @@ HEADS = exercise(
     ),
     faults=bank(),
     hints=(
-        "One program a (query tile, batch, head). Find b and h from tl.program_id, and add b * stride_b + h * stride_h to each base pointer.",
-        "Query head h reads K/V head h // (H_q // H_kv). Use each tensor's own strides, and cast b and h to tl.int64 before multiplying.",
-        "lse = m + ln(l) of the scaled scores, -inf for a row that sees nothing. If you work in base 2, multiply by ln 2 at the end.",
+        (
+            "One program a (query tile, batch, head). Find b and h from tl.program_id, and add b * "
+            "stride_b + h * stride_h to each base pointer."
+        ),
+        (
+            "Query head h reads K/V head h // (H_q // H_kv). Use each tensor's own strides, and cast b "
+            "and h to tl.int64 before multiplying."
+        ),
+        (
+            "lse = m + ln(l) of the scaled scores, -inf for a row that sees nothing. If you work in base "
+            "2, multiply by ln 2 at the end."
+        ),
     ),
 )
 

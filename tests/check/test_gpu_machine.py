@@ -1,8 +1,8 @@
 """check() where Triton compiles: two children. The compiled one needs a GPU, so here its answer is given."""
 
-import flashkit  # noqa: F401  first: without a GPU it switches Triton's interpreter on
 import pytest
 
+import flashkit  # noqa: F401  first: without a GPU it switches Triton's interpreter on
 from flashkit.check import gpu_machine
 from tests.labs.kernels import load
 
