@@ -29,8 +29,9 @@ CLOSE = 0.25
 NOTE = (
     "The grid of role test was fixed and committed before it was measured and has not changed. Ten of the first 15 fit "
     "pairs had been timed while compilers still held the GPU (spread up to 36 %); fitted on them the model was within "
-    "25 % on 70 % of the grid, median error 20 %. They were replaced by pairs of the same session that were timed on a "
-    "quiet GPU, ten of them points of the tile sweep; the model's form stayed, but for the cost of a shuffle."
+    "25 % on 70 % of the grid, median error 20 %. After that they were replaced by pairs of the same session that were "
+    "timed on a quiet GPU, ten of them points of the tile sweep; the model's form stayed, but for the cost of a shuffle, "
+    "which had been read wrong. So the grid is held out of the fit, but its first result was known when it was made."
 )
 
 
@@ -93,7 +94,7 @@ def summary(pairs: list[dict]) -> dict:
 
 
 def choice(pairs: list[dict]) -> list[dict]:
-    """For each shape of the sweep: the model's choice among kernels that do not spill, the best of all, how much slower.
+    """For each shape of the sweep: the model's choice among kernels that do not spill, the best, how much slower it is.
 
     ``second_slower`` is the better of the model's first two choices, for who would try two.
     """
