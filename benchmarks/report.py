@@ -30,7 +30,7 @@ NOTE = (
     "The grid of role test was fixed and committed before it was measured and has not changed. Ten of the first 15 fit "
     "pairs had been timed while compilers still held the GPU (spread up to 36 %); fitted on them the model was within "
     "25 % on 70 % of the grid, median error 20 %. After that they were replaced by pairs of the same session that were "
-    "timed on a quiet GPU, ten of them points of the tile sweep; the model's form stayed, but for the cost of a shuffle, "
+    "timed on a quiet GPU, ten of them points of the tile sweep; the model's form stayed, but for a shuffle's cost, "
     "which had been read wrong. So the grid is held out of the fit, but its first result was known when it was made."
 )
 
