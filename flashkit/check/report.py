@@ -89,13 +89,22 @@ class Report:
         elif not self.diagnosis.faults and self.verdict == "wrong":
             lines.append(self.diagnosis.sentence())
         if self.compile_problem is not None:
-            text = self.exercise.cuda is not None
-            prefix = "The CUDA compiler does not take it" if text else "It runs here, but no GPU compiler takes it"
-            lines.append(f"{prefix}: {self.compile_problem.sentence}")
+            lines += self._not_compiled()
         if self.place:
             lines.append(self.place[0].upper() + self.place[1:] + ".")
         lines += [f"Look at: {fault.hint}" for fault in self.diagnosis.faults[:1] if len(self.diagnosis.faults) == 1]
         return lines
+
+    def _not_compiled(self) -> list[str]:
+        """Why no compiler takes it; nothing where the run here has already stopped with the same sentence."""
+        if self.problem is not None and self.problem.sentence == self.compile_problem.sentence:
+            return []
+        if self.exercise.cuda is not None:
+            prefix = "The CUDA compiler does not take it"
+        else:
+            prefix = "It runs here, but no GPU compiler takes it"
+            prefix = "No GPU compiler takes it either" if self.verdict == "crashed" else prefix
+        return [f"{prefix}: {self.compile_problem.sentence}"]
 
     def student_line(self) -> Problem | None:
         problem = self.problem if self.problem is not None and self.problem.lineno else self.compile_problem

@@ -120,6 +120,11 @@ def break_in_a_loop(e: Evidence, match: re.Match) -> str:
     )
 
 
+@rule(r"unsupported operand type\(s\) for @: 'tensor'|MatMult")
+def matrix_product(e: Evidence, match: re.Match) -> str:
+    return "A kernel has no `@`: write the product of two tiles as `tl.dot(a, b)`."
+
+
 @rule(r"`return` statements inside")
 def return_in_a_loop(e: Evidence, match: re.Match) -> str:
     return "`return` inside a loop cannot be compiled: give the loop its exact bounds and return after it."

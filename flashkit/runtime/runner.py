@@ -37,7 +37,8 @@ def run(function: Callable, call: Call, undefined: float | None = math.nan, show
     gradients.ask(inputs, call)
     result, derived, meter = None, (), Meter(names=inputs, undefined=undefined)
     metered = bool(inputs) or interpreting()  # plain numbers and texts can be asked for where Triton compiles, too
-    with capture(show) as printed:
+    # NumPy's warnings point into Triton's interpreter; the report says where a NaN shows
+    with capture(show) as printed, np.errstate(all="ignore"):
         try:
             guard.refuse_oracle_globals(function)
             with guard.no_oracle_imports(), deadline(call.seconds), meter if metered else contextlib.nullcontext():

@@ -125,6 +125,11 @@ def test_a_kernel_that_no_gpu_takes_keeps_the_points_for_being_right():
     assert "break" in report.compile_problem.sentence
 
 
+def test_an_empty_blank_is_told_once_and_does_not_run_here():
+    text = str(check("00.add", students.blank, show=False))
+    assert text.count("not filled in yet") == 1 and "It runs here" not in text
+
+
 def test_what_is_no_function_and_what_is_no_exercise_are_one_line():
     with pytest.raises(TypeError, match="wants your function, but got int"):
         check("00.add", 3)

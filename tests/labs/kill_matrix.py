@@ -31,6 +31,7 @@ UNNAMED_SHARE = 0.05
 
 def main() -> int:
     started = time.perf_counter()
+    print(f"judging {len(SINGLE + TWO_FAULTS + EQUIVALENT)} mutants and {len(NAMES)} variants: minutes", flush=True)
     with multiprocessing.get_context("spawn").Pool(PROCESSES) as pool:
         correct = pool.map_async(_judge_variant, NAMES, chunksize=1)
         planted = SINGLE + TWO_FAULTS + EQUIVALENT

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.labs.mutant import Mutant
 
 
-def mutant(fault: str, *patch: tuple[str, str], note: str = "") -> Mutant:
-    return Mutant(fault, "solution", patch, "00.add", note)
+def mutant(fault: str, *patch: tuple[str, str], on: str = "00.add", note: str = "") -> Mutant:
+    return Mutant(fault, "solution", patch, on, note)
 
 
 LOAD_X = "tl.load(x_ptr + lanes, mask=mask, other=0.0)"

@@ -122,6 +122,14 @@ def blank_dots(x, y, n: tl.constexpr):
     tl.store(y + offsets, value)
 
 
+@triton.jit
+def product_sign(x, y, n: tl.constexpr):
+    offsets = tl.arange(0, n)[:, None] * n + tl.arange(0, n)[None, :]
+    tile = tl.load(x + offsets)
+    product = tile @ tile.T  # here
+    tl.store(y + offsets, product)
+
+
 @dataclass(frozen=True)
 class Beginner:
     """A kernel, words its sentence must hold, and whether the interpreter lets it pass without an error."""
@@ -151,6 +159,7 @@ BEGINNERS = [
     Beginner(missing_constexpr_in_zeros, ("`n: tl.constexpr`",)),
     Beginner(not_a_power_of_two, ("power of two", "next_power_of_2")),
     Beginner(dot_types, ("fp16 and fp32", "p.to(v.dtype)"), False, torch.float16),
+    Beginner(product_sign, ("`@`", "tl.dot(a, b)")),
     Beginner(blank_raises, ("blank is not filled in",)),
     Beginner(blank_dots, ("blank is not filled in",)),
 ]
