@@ -113,7 +113,10 @@ def _meter_names(exercise: Exercise, failing: list[Observation]) -> str:
         finding = o.outcome.problem.finding if o.outcome.problem else None
         if finding is None:
             return ""
-        names.setdefault(finding.lineno, set()).add(exercise.meter_says(o.case, finding))
+        name = exercise.meter_says(o.case, finding)
+        if finding.kind == "unwritten" and not name:  # its coordinates are sure: another mistake
+            return ""
+        names.setdefault(finding.lineno, set()).add(name)
     given = [group - {""} for group in names.values()]
     return given[0].copy().pop() if all(len(g) == 1 for g in given) and len(set.union(*given)) == 1 else ""
 

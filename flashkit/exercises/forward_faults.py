@@ -170,8 +170,8 @@ FAULTS = (
     ),
     Fault(
         "rescale-inverse",
-        "alpha is upside down: exp(m_new - m_old) instead of exp(m_old - m_new)",
-        "alpha must be at most 1: a larger maximum makes old weights smaller.",
+        "old and new maximum change places: alpha = exp(m_new - m_old), or P = exp(S - m_old)",
+        "Neither alpha nor a weight of P may exceed 1: old sums move to the new maximum, P is relative to it.",
         either_order(
             change(rescale=lambda s, m: _inverse(s, m, True)),
             change(rescale=lambda s, m: _inverse(s, m, False)),
@@ -270,6 +270,9 @@ FAULTS = (
             _bound(lambda p, i: i + 1),
             _bound(lambda p, i: ((i + 1) * p.block_q + p.offset) // p.block_k),
             _bound(lambda p, i: -(-((i + 1) * p.block_q) // p.block_k)),
+            _bound(lambda p, i: -(-((i + 1) * p.block_q - 1 + p.offset) // p.block_k)),
+            _bound(lambda p, i: -(-((i + 1) * p.block_q - p.offset) // p.block_k)),
+            _bound(lambda p, i: -(-((i + 1) * p.block_k + p.offset) // p.block_k)),
             _bound(lambda p, i: -(-(i * p.block_q + p.offset + 1) // p.block_k)),
             _bound(lambda p, i: -(-(i * p.block_q + p.offset) // p.block_k)),
             _bound(lambda p, i: (i * p.block_q + p.offset) // p.block_k),
@@ -315,6 +318,7 @@ FAULTS = (
         (
             Variant(scale=lambda d, d_v, scale: 1 / np.sqrt(d_v)),
             Variant(scale=lambda d, d_v, scale: np.sqrt(d)),
+            Variant(scale=lambda d, d_v, scale: 1 / scale),
         ),
     ),
     Fault(

@@ -25,7 +25,7 @@ from flashkit.instruments import hooks
 from flashkit.instruments.bounds import Access, Target, Window, along_the_block, plausible, wrapped
 from flashkit.instruments.memory import KERNEL, LOADED, STORED, UNINITIALISED, Extent, Shadow
 from flashkit.instruments.record import Event, Finding, MeterStop, Record
-from flashkit.instruments.torch_watch import Snapshots, TorchWatch
+from flashkit.instruments.torch_watch import Origins, Snapshots, TorchWatch
 
 
 class Meter:
@@ -48,13 +48,16 @@ class Meter:
         self._snapshots = Snapshots()
         self._races: list[Finding] = []
         self._seen: set[tuple] = set()
+        self._foreign: set[Shadow] = set()
         self._programs_before = 0
         self._ordering = False
         self._locked = False
+        self._origins = Origins(self._snapshots.renew)
         for name, tensor in (names or {}).items():
             if isinstance(tensor, torch.Tensor):
                 self._name(name, tensor)
-        self._torch = TorchWatch(self._allocated, self._wrote, self.record.torch_operators)
+                self._origins.know(tensor)
+        self._torch = TorchWatch(self._allocated, self._wrote, self.record.torch_operators, self._origins)
         self._hooks = hooks.Hooks(self)
 
     def __enter__(self) -> Meter:
@@ -121,6 +124,8 @@ class Meter:
         shadow = self._shadows.get(tensor.untyped_storage().data_ptr()) if tensor.numel() else None
         if shadow is not None:
             shadow.change(Extent.of(tensor), clear=UNINITIALISED | KERNEL)
+        if tensor.numel():
+            self._snapshots.renew([tensor])
 
     def _notice_host_writes(self) -> None:
         """NumPy, ctypes and the like write past PyTorch: treat what has changed since the last look like its writes."""
@@ -128,6 +133,7 @@ class Meter:
             for tensor, changed in self._snapshots.changes():
                 extent = Extent.of(tensor)
                 shadow = self._shadow(tensor, extent)
+                self._origins.forget(tensor)
                 slots = shadow.slots(extent.positions()[changed], extent.itemsize)
                 shadow.flags[slots] &= np.uint8(~(UNINITIALISED | KERNEL) & 0xFF)
 
@@ -178,6 +184,8 @@ class Meter:
             targets = self._stand_ins(parameter, device)
             base = host.untyped_storage().data_ptr()
             self._windows.append(Window(base, device, targets[0].shadow, targets))
+            if not self._origins.knows(device):
+                self._foreign.add(targets[0].shadow)
 
     def grid(self, dimensions) -> None:
         self._current.grid = tuple(int(n) for n in dimensions)
@@ -252,6 +260,8 @@ class Meter:
         if access.reads and (flags & UNINITIALISED).any():
             first = positions[np.argmax(flags.reshape(lanes.size, -1).max(axis=1) & UNINITIALISED)]
             self._add(access, "uninitialised", target, first, "which nothing has written since torch.empty")
+        if shadow in self._foreign and access.reads and not (flags & KERNEL).all():
+            self.record.foreign.setdefault(target.name, access.line.number if access.line else 0)
         self._look_for_race(access, target, positions, slots)
         if access.kind == "load":
             target.traffic.loaded += lanes.size * access.nbytes

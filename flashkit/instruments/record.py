@@ -119,5 +119,6 @@ class Record:
     undefined: list[Finding] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     torch_operators: list[str] = field(default_factory=list)
+    foreign: dict[str, int] = field(default_factory=dict)  # argument of unknown origin -> the line that loads it
     locked: bool = False
     written_by_kernel: Callable[[Any], np.ndarray] | None = field(default=None, repr=False)

@@ -30,8 +30,9 @@ class TorchWatch(TorchDispatchMode):
     Paused while a kernel runs: the interpreter uses PyTorch to move arguments.
     """
 
-    def __init__(self, allocated: Callable, wrote: Callable, operators: list[str]):
+    def __init__(self, allocated: Callable, wrote: Callable, operators: list[str], origins: Origins):
         super().__init__()
+        self.origins = origins
         self.allocated, self.wrote, self.operators = allocated, wrote, operators
         self.paused = False
 
@@ -54,6 +55,7 @@ class TorchWatch(TorchDispatchMode):
             if result.numel() and result.device.type != "meta":
                 poison(result)
                 self.allocated(result)
+        self.origins.follow(func, args, kwargs, result)
         if torch.Tag.inplace_view in func.tags:  # transpose_, set_, resize_: nothing is written
             return
         for place, argument in enumerate(func._schema.arguments):
@@ -62,6 +64,55 @@ class TorchWatch(TorchDispatchMode):
                 for tensor in value if isinstance(value, (list, tuple)) else [value]:
                     if isinstance(tensor, torch.Tensor):
                         self.wrote(tensor)
+
+
+class Origins:
+    """Where real numbers come from: storages that hold only what PyTorch made of the call's inputs under our eyes.
+
+    What NumPy, another thread or an earlier call computed is not among them, nor what is copied from it.
+    """
+
+    def __init__(self, made: Callable[[list[torch.Tensor]], None]):
+        self._made = made  # told of new tensors, so that what is written past PyTorch can be noticed
+        self._known: dict[int, object] = {}  # the storages are held, so that no address is given out twice
+
+    def know(self, tensor: torch.Tensor) -> None:
+        storage = tensor.untyped_storage()
+        self._known[storage.data_ptr()] = storage
+
+    def forget(self, tensor: torch.Tensor) -> None:
+        self._known.pop(tensor.untyped_storage().data_ptr(), None)
+
+    def knows(self, tensor: torch.Tensor) -> bool:
+        """True also of integers and of single numbers: they are bookkeeping."""
+        plain = not tensor.is_floating_point() or tensor.numel() <= 1
+        return plain or tensor.untyped_storage().data_ptr() in self._known
+
+    def follow(self, func, args, kwargs, result) -> None:
+        """A new storage, or one written to, is known if all that the operator read is."""
+        written, read = [], []
+        for place, argument in enumerate(func._schema.arguments):
+            value = args[place] if place < len(args) else kwargs.get(argument.name)
+            is_written = argument.alias_info is not None and argument.alias_info.is_write
+            (written if is_written else read).extend(_tensors(value))
+        old = {t.untyped_storage().data_ptr() for t in written + read}
+        fresh = [t for t in _tensors(result) if t.untyped_storage().data_ptr() not in old]
+        if not all(map(self.knows, read)):
+            for tensor in written:
+                self.forget(tensor)
+            return
+        for tensor in fresh + written * (func._schema.name in WHOLE):
+            self.know(tensor)
+        self._made([t for t in fresh if t.is_floating_point() and 1 < t.numel() <= SMALL])
+
+
+SMALL = 2**20
+WHOLE = ("aten::copy_", "aten::zero_", "aten::fill_")  # nothing of what was there before is left
+
+
+def _tensors(value) -> list[torch.Tensor]:
+    values = value if isinstance(value, (list, tuple)) else [value]
+    return [x for x in values if isinstance(x, torch.Tensor) and x.layout == torch.strided]
 
 
 def _computes(name: str, args) -> bool:
@@ -91,6 +142,8 @@ class Snapshots:
 
     def renew(self, tensors: list[torch.Tensor]) -> None:
         """Copy these tensors, and again each one kept so far that shares a storage with them."""
+        if not tensors:
+            return
         storages = {t.untyped_storage().data_ptr() for t in tensors}
         stale = [t for t, _ in self._kept if t.untyped_storage().data_ptr() in storages]
         self._kept = [(t, c) for t, c in self._kept if t.untyped_storage().data_ptr() not in storages]

@@ -9,6 +9,11 @@ import types
 ORACLES = ("reference", "flashkit.exercises")
 REFUSED_OPERATORS = "Write that part in the kernel: torch may allocate, view and copy, but not compute the answer."
 
+FOREIGN_NUMBERS = (
+    "The kernel loads {name}, whose numbers were computed outside it: by NumPy, in another thread or before the call. "
+    "Compute the answer in the kernel, from the inputs."
+)
+
 
 class Refused(Exception):
     """Student code reached for something that would be the answer itself; the text says what."""

@@ -178,6 +178,9 @@ def _unlike(value, want: Returned, inputs) -> Problem | None:
 
 
 def _refused(record: Record) -> Problem | None:
+    if record.foreign and not record.torch_operators:
+        name, lineno = next(iter(record.foreign.items()))
+        return Problem("refused", guard.FOREIGN_NUMBERS.format(name=name), lineno=lineno)
     if not record.torch_operators:
         return None
     called = ", ".join(dict.fromkeys(record.torch_operators))
