@@ -148,7 +148,7 @@ class Snapshots:
         stale = [t for t, _ in self._kept if t.untyped_storage().data_ptr() in storages]
         self._kept = [(t, c) for t, c in self._kept if t.untyped_storage().data_ptr() not in storages]
         unique = {(t.data_ptr(), t.shape, t.stride(), t.dtype): t.detach() for t in stale + tensors}
-        self._kept += [(t, t.clone()) for t in unique.values() if t.element_size() <= 8]
+        self._kept += [(t, t.clone()) for t in unique.values() if t.element_size() <= 8 and not t.is_meta]
 
     def changes(self):
         """(tensor, bool array) of every kept tensor with elements whose bits are not the copy's."""

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from flashkit.grading.sandbox import Limits, Sandbox, descendants
+from flashkit.grading.sandbox import Limits, Sandbox, _no_new_namespaces, descendants
 from flashkit.runtime import wire
 
 pytestmark = pytest.mark.classroom
@@ -123,6 +123,13 @@ tries["ptrace"] = ctypes.CDLL(None).ptrace(16, parent, 0, 0) == 0
 tell(tries)
 """
     assert tell(sandbox, source) == (dict.fromkeys(("mem", "environ", "maps", "ptrace"), False), True)
+
+
+@pytest.mark.skipif(not _no_new_namespaces(), reason="bubblewrap cannot forbid user namespaces here")
+def test_no_user_namespace_of_its_own(sandbox):
+    """In one it could mount file systems, whose memory no limit counts."""
+    told, _ = tell(sandbox, "import ctypes\ntell([ctypes.CDLL(None).unshare(0x10000000)])")
+    assert told == [-1]
 
 
 def test_what_is_left_behind_is_ended_and_swept(sandbox):
