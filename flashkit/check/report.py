@@ -53,7 +53,7 @@ class Report:
             return []
         if self.exercise.cuda is not None:
             return self._cuda_pending()
-        missing = ["bf16 and races that only a GPU shows", "time on a GPU"]
+        missing = ["bf16, tf32 and races that only a GPU shows", "time on a GPU"]
         untried = self.compiled and self.parts["compiles"] is None
         return missing + (["compilation (no compiler here)"] if untried else [])
 

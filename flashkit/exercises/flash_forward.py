@@ -38,9 +38,11 @@ def attention_case(
 
 
 def layouts_of(case: Case) -> dict[str, str]:
-    """Layout of each tensor: ``mixed`` gives V, then K another one than the rest."""
+    """Layout of each tensor: ``mixed`` and ``uneven`` give V, or K, another one than the rest."""
     if case.layout == "mixed":
         return {"q": "contiguous", "k": "contiguous", "v": "bshd"}
+    if case.layout == "uneven":
+        return {"q": "padded", "k": "contiguous", "v": "padded"}
     return dict.fromkeys("qkv", case.layout)
 
 
@@ -163,7 +165,8 @@ def _row_past_the_end(case: Case, finding) -> str:
     heads = (s["B"], s["H_q"] if query_side else s["H_kv"])[-axis:] if axis else ()
     if any(not 0 <= i < n for i, n in zip(finding.index, heads, strict=False)):
         return ""
-    if not rows <= finding.index[axis] < -(-rows // block) * block:
+    # Without a mask the first lane outside is the first element of the first row past the end; a wrong stride's is not.
+    if finding.index[axis] != rows or rows % block == 0 or any(finding.index[axis + 1 :]):
         return ""
     if stored:
         return "tail-store-unmasked"
@@ -305,7 +308,7 @@ ROWS = exercise(
         attention_case("far below zero, with a tail", 11, 43, 16, 32, values="negative"),
         attention_case("the last key outweighs all others", 11, 45, 16, 16, values="peak"),
         attention_case("every score below any finite mask", 17, 43, 16, 32, values="trap"),
-        attention_case("gaps between the rows", 29, 45, 16, 32, d=32, d_v=16, layout="padded"),
+        attention_case("gaps between the rows of Q and V", 29, 45, 16, 32, d=32, d_v=16, layout="uneven"),
         attention_case("half precision", 41, 71, 32, 32, d_v=32, dtype="fp16"),
     ),
     faults=bank(*HEADS_ONLY, *CAUSAL_ONLY, "low-precision-sum"),
@@ -345,7 +348,7 @@ CAUSAL = exercise(
         attention_case("every tile lowers the maximum", 39, 61, 16, 16, values="falling", offset=22),
         attention_case("every score below any finite mask", 27, 43, 16, 32, values="trap", offset=16),
         attention_case(
-            "half precision, gaps between the rows", 41, 71, 32, 32, d_v=32, dtype="fp16", layout="padded", offset=30
+            "half precision, gaps between the rows of Q and V", 41, 71, 32, 32, d_v=32, dtype="fp16", layout="uneven", offset=30
         ),
     ),
     faults=(*bank(*HEADS_ONLY, "low-precision-sum", "empty-row-nan", "empty-row-division"), EMPTY_ROW),

@@ -14,6 +14,7 @@ class Mutant:
     patch     (old, new) pairs, each old occurring exactly once in the base
     exercise  id of the exercise it answers
     note      what a student may have thought, or why a mutant cannot be told from a right kernel
+    unnamed   why the check cannot put a name to it; it must still be caught, and not be called anything else
     """
 
     fault: str
@@ -21,6 +22,7 @@ class Mutant:
     patch: tuple[tuple[str, str], ...]
     exercise: str = "03.heads"
     note: str = ""
+    unnamed: str = ""
 
     @property
     def faults(self) -> tuple[str, ...]:

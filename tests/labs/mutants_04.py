@@ -48,20 +48,22 @@ E_DS = 'dS_T = P_T * (tl.dot(V_j, tl.trans(dO_i), input_precision="ieee") - D_i[
 INF = 'float("-inf")'
 
 
-def mutant(fault: str, base: str, *patch: tuple[str, str], on: str = "04.dkdv", note: str = "") -> Mutant:
-    return Mutant(fault, base, patch, on, note)
+def mutant(
+    fault: str, base: str, *patch: tuple[str, str], on: str = "04.dkdv", note: str = "", unnamed: str = ""
+) -> Mutant:
+    return Mutant(fault, base, patch, on, note, unnamed)
 
 
-def in_dq(fault: str, base: str, *patch: tuple[str, str], note: str = "") -> Mutant:
-    return mutant(fault, base, *patch, on="04.dq", note=note)
+def in_dq(fault: str, base: str, *patch: tuple[str, str], note: str = "", unnamed: str = "") -> Mutant:
+    return mutant(fault, base, *patch, on="04.dq", note=note, unnamed=unnamed)
 
 
 def in_row_dot(fault: str, *patch: tuple[str, str], base: str = "solution", note: str = "") -> Mutant:
     return mutant(fault, base, *patch, on="04.row_dot", note=note)
 
 
-def in_attention(fault: str, base: str, *patch: tuple[str, str], note: str = "") -> Mutant:
-    return mutant(fault, base, *patch, on="04.attention", note=note)
+def in_attention(fault: str, base: str, *patch: tuple[str, str], note: str = "", unnamed: str = "") -> Mutant:
+    return mutant(fault, base, *patch, on="04.attention", note=note, unnamed=unnamed)
 
 
 MUTANTS = (
@@ -78,8 +80,8 @@ MUTANTS = (
                  "    l_or_1 = tl.where(l == 0.0, 1.0, l)\n    tl.store(acc_ptr + (bh * N_q + rows[:, None]) * d_v + cols_v[None, :], acc, mask=rows[:, None] < N_q)\n")),
     in_row_dot("d-in-fp16", (SUM, "D_i = tl.sum((O_i * dO_i).to(tl.float16).to(tl.float32), 1)"), note="products in fp16"),
     in_row_dot("d-in-fp16", (SUM, SUM + ".to(tl.float16)")),
-    in_attention("d-in-fp16", "solution", ("tl.store(D_ptr + (b * H_q + h) * N_q + rows, D_i,", "tl.store(D_ptr + (b * H_q + h) * N_q + rows, D_i.to(tl.float16),")),
-    in_attention("d-in-fp16", "solution", ("D = torch.empty((B, H_q, N_q), dtype=torch.float32, device=o.device)", "D = torch.empty((B, H_q, N_q), dtype=torch.float16, device=o.device)")),
+    in_attention("d-in-fp16", "solution", ("tl.store(D_ptr + (b * H_q + h) * N_q + rows, D_i,", "tl.store(D_ptr + (b * H_q + h) * N_q + rows, D_i.to(tl.float16),"), unnamed="rounding alone: no oracle rounds as this kernel does"),
+    in_attention("d-in-fp16", "solution", ("D = torch.empty((B, H_q, N_q), dtype=torch.float32, device=o.device)", "D = torch.empty((B, H_q, N_q), dtype=torch.float16, device=o.device)"), unnamed="rounding alone: no oracle rounds as this kernel does"),
     in_row_dot("d-one-factor", (SUM, "D_i = tl.sum(dO_i.to(tl.float32), 1)")),
     in_row_dot("d-one-factor", (SUM, "D_i = tl.sum(O_i.to(tl.float32) * O_i.to(tl.float32), 1)")),
     in_attention("d-one-factor", "solution", (D_CALL, "D = row_dot(do, do, block_q)")),
@@ -92,7 +94,7 @@ MUTANTS = (
     mutant("lse-base", "solution", (P, P.replace("exp", "exp2"))),
     mutant("lse-base", "dkdv_transposed", ("scale * 1.4426950408889634, offset", "scale, offset")),
     in_dq("lse-base", "dq_exp2", ("other=0.0) * 1.4426950408889634\n", "other=0.0)\n")),
-    in_attention("lse-base", "solution", ("m + tl.log(l_or_1))", "(m + tl.log(l_or_1)) * 1.4426950408889634)"), note="the forward saves base 2"),
+    in_attention("lse-base", "solution", ("m + tl.log(l_or_1))", "(m + tl.log(l_or_1)) * 1.4426950408889634)"), note="the forward saves base 2", unnamed="overflows where the oracle does not"),
     mutant("ds-without-p", "solution", (DS, "dS = dP - D_i[:, None]")),
     in_dq("ds-without-p", "dq_exp2", ("dS_T = P_T * (tl.dot", "dS_T = (tl.dot")),
     mutant("d-outside-p", "solution", (DS, "dS = P * dP - D_i[:, None]")),
@@ -105,7 +107,7 @@ MUTANTS = (
     in_dq("tail-mask-missing", "dq_exp2", (f"        S_T = tl.where(keys[:, None] < N_k, S_T, {INF})\n", "")),
     # ---- scale
     mutant("scale-missing-scores", "solution", (SCORES, SCORES.removesuffix(" * scale"))),
-    in_dq("scale-missing-scores", "dq_exp2", ("(scale * 1.4426950408889634)", "1.4426950408889634")),
+    in_dq("scale-missing-scores", "dq_exp2", ("(scale * 1.4426950408889634)", "1.4426950408889634"), unnamed="overflows where the oracle does not"),
     mutant("scale-missing-dk", "solution", ("dK_j * scale", "dK_j")),
     mutant("scale-missing-dk", "dkdv_transposed", ("dK_j * scale", "dK_j")),
     in_attention("scale-missing-dk", "solution", ("dK_j * scale", "dK_j")),
