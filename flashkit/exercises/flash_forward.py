@@ -348,7 +348,15 @@ CAUSAL = exercise(
         attention_case("every tile lowers the maximum", 39, 61, 16, 16, values="falling", offset=22),
         attention_case("every score below any finite mask", 27, 43, 16, 32, values="trap", offset=16),
         attention_case(
-            "half precision, gaps between the rows of Q and V", 41, 71, 32, 32, d_v=32, dtype="fp16", layout="uneven", offset=30
+            "half precision, gaps between the rows of Q and V",
+            41,
+            71,
+            32,
+            32,
+            d_v=32,
+            dtype="fp16",
+            layout="uneven",
+            offset=30,
         ),
     ),
     faults=(*bank(*HEADS_ONLY, "low-precision-sum", "empty-row-nan", "empty-row-division"), EMPTY_ROW),
