@@ -5,7 +5,9 @@ import re
 import nbformat
 import pytest
 
+import grader_config
 from flashkit import exercises
+from flashkit.grading.grade import cell_points
 from tests.notebooks.execution import ROOT, execute
 
 LABS = sorted(path.parent.name for path in (ROOT / "solutions").glob("*/*.ipynb"))
@@ -34,6 +36,10 @@ def graded(notebook) -> dict:
 
 def exercise_id(nbgrader) -> str:
     return nbgrader.grade_id.replace("-", ".")
+
+
+def is_cuda(nbgrader) -> bool:
+    return exercises.get(exercise_id(nbgrader).removesuffix(".gpu")).cuda is not None
 
 
 @pytest.mark.parametrize("lab", LABS)
@@ -69,7 +75,8 @@ def test_every_blank_says_its_size_and_every_cell_of_the_frame_is_locked(lab):
 def test_points_are_the_exercises_and_a_gpu_cell_has_those_of_the_class(lab):
     for nbgrader in graded(read("labs", lab)).values():
         own = exercises.points(exercise_id(nbgrader))
-        assert nbgrader.points == own > 0 or (nbgrader.grade_id.endswith("-gpu") and nbgrader.points in (0, own))
+        assert own > 0 and nbgrader.points == cell_points(nbgrader.grade_id, grader_config.GPU)
+        assert nbgrader.points == own or nbgrader.grade_id.endswith("-gpu") or is_cuda(nbgrader)
 
 
 @pytest.mark.parametrize("lab", LABS)
@@ -99,6 +106,7 @@ def test_the_solution_gets_every_point_that_a_cpu_can_judge(lab, tmp_path):
     shown = execute(ROOT / "solutions" / lab / f"{lab}.ipynb", tmp_path)
     for ident, nbgrader in graded(read("labs", lab)).items():
         pending = nbgrader.grade_id.endswith("-gpu")
-        assert float(shown[ident].value) == (0.0 if pending else nbgrader.points), shown[ident].displays
+        own = exercises.points(exercise_id(nbgrader))  # CUDA C++ earns its points here, and counts as a GPU's in a class
+        assert float(shown[ident].value) == (0.0 if pending else own), shown[ident].displays
         assert not pending or "pending" in shown[ident].displays[0]
     assert not any(cell.stderr for cell in shown.values())
