@@ -106,7 +106,7 @@ def test_the_solution_gets_every_point_that_a_cpu_can_judge(lab, tmp_path):
     shown = execute(ROOT / "solutions" / lab / f"{lab}.ipynb", tmp_path)
     for ident, nbgrader in graded(read("labs", lab)).items():
         pending = nbgrader.grade_id.endswith("-gpu")
-        own = exercises.points(exercise_id(nbgrader))  # CUDA C++ earns its points here, and counts as a GPU's in a class
+        own = exercises.points(exercise_id(nbgrader))  # CUDA C++ earns them here; in a class it counts as a GPU's
         assert float(shown[ident].value) == (0.0 if pending else own), shown[ident].displays
         assert not pending or "pending" in shown[ident].displays[0]
     assert not any(cell.stderr for cell in shown.values())
