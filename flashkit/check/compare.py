@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from flashkit.exercises.contract import Case, Exercise, Outputs
+from flashkit.exercises.inputs import NUMPY_DTYPES
 
-DTYPES = {"fp32": np.float32, "fp16": np.float16}
 OF_LARGEST = 0.3
 
 
@@ -87,7 +87,7 @@ def _allowed(exercise: Exercise, case: Case, name: str, reference: np.ndarray, h
         return 1e-9 * np.maximum(1.0, _size(reference))
     if name in exercise.lse_outputs:
         return 2 * error + 1e-5 * np.maximum(1.0, _size(reference))
-    rounded = np.where(np.isfinite(reference), reference, 0).astype(DTYPES[case.dtype])
+    rounded = np.where(np.isfinite(reference), reference, 0).astype(NUMPY_DTYPES[case.dtype])
     step = rounded.dtype.type(0.3)
     atol = 2 * _largest((rounded + step - step).astype(np.float64) - rounded.astype(np.float64))
     return np.full(reference.shape, 2 * error + atol)

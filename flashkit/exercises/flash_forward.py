@@ -9,13 +9,11 @@ import numpy as np
 from flashkit.exercises.contract import Case, Exercise
 from flashkit.exercises.forward_faults import EMPTY_ROW, Variant, bank
 from flashkit.exercises.honest import honest_forward
-from flashkit.exercises.inputs import attention_inputs
+from flashkit.exercises.inputs import ARITHMETIC, attention_inputs
 from flashkit.runtime.call import Argument, Call, Returned
 from flashkit.runtime.placement import strides_of
 from reference.forward import STEPS, dense, kv_head, multi_head, tiled
-from reference.shapes import FLOAT16, FLOAT32
 
-ARITHMETIC = {"fp32": FLOAT32, "fp16": FLOAT16}
 ITEMSIZE = {"fp32": 4, "fp16": 2}
 
 
@@ -332,8 +330,7 @@ CAUSAL = exercise(
     minutes=25,
     difficulty=3,
     signature=(
-        "attention_causal(q, k, v, offset, block_q, block_k) -> o    # key j is visible to query i iff j "
-        "<= i + offset"
+        "attention_causal(q, k, v, offset, block_q, block_k) -> o    # key j is visible to query i iff j <= i + offset"
     ),
     cases=(
         attention_case("square, top-left", 48, 48, 16, 16, offset=0),

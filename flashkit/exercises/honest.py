@@ -13,12 +13,12 @@ import numpy as np
 import torch
 
 from flashkit.exercises.inputs import NUMPY_DTYPES
+from flashkit.runtime.placement import TORCH_DTYPES
 from reference import backward
 from reference.forward import STEPS, State, finite, multi_head, tiled
 from reference.shapes import Arithmetic, visible_keys
 
 LOG2E = np.float32(np.log2(np.e))
-DTYPES = {"fp32": torch.float32, "fp16": torch.float16}
 
 EXP2_STEPS = replace(
     STEPS,
@@ -35,7 +35,7 @@ EXP2_STEPS = replace(
 def honest_forward(q, k, v, options, dtype: str, arithmetic: Arithmetic) -> list[dict[str, np.ndarray]]:
     """Outputs ``o`` and ``lse`` of plain PyTorch attention in ``dtype`` and of a tiled run with exp2 folded in."""
     o, lse = multi_head(q, k, v, lambda p: tiled(p, EXP2_STEPS), arithmetic=arithmetic, **options)
-    runs = [_plain(q, k, v, options, DTYPES[dtype]), {"o": _rounded(o, dtype), "lse": lse}]
+    runs = [_plain(q, k, v, options, TORCH_DTYPES[dtype]), {"o": _rounded(o, dtype), "lse": lse}]
     if dtype != "fp32":
         runs.append(_prescaled(q, k, v, options, dtype, arithmetic))
     return runs
@@ -70,7 +70,7 @@ def honest_backward(x, options, dtype: str, arithmetic: Arithmetic) -> list[dict
     """
     q, k, v, do = (x[name] for name in ("q", "k", "v", "do"))
     own = honest_forward(q, k, v, options, dtype, arithmetic)[1]
-    runs = [_autograd(q, k, v, do, options, DTYPES[dtype])]
+    runs = [_autograd(q, k, v, do, options, TORCH_DTYPES[dtype])]
     for o, lse, steps in (
         (own["o"], own["lse"], EXP2_BACKWARD),
         (x["o"], x["lse"], EXP2_BACKWARD),

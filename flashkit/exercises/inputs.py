@@ -12,7 +12,9 @@ from functools import lru_cache
 import numpy as np
 
 from flashkit.exercises.contract import Case
+from reference.shapes import FLOAT16, FLOAT32
 
+ARITHMETIC = {"fp32": FLOAT32, "fp16": FLOAT16}  # what a kernel computes in, by its inputs' dtype
 NUMPY_DTYPES = {"fp32": np.float32, "fp16": np.float16}
 CARRIER = 8.0  # Q's constant coordinate
 

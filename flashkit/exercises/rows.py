@@ -12,11 +12,9 @@ import numpy as np
 from flashkit.exercises.contract import Case, Fault
 from flashkit.exercises.forward_faults import Variant
 from flashkit.exercises.honest import EXP2_STEPS
-from flashkit.exercises.inputs import NUMPY_DTYPES
+from flashkit.exercises.inputs import ARITHMETIC, NUMPY_DTYPES
 from reference.forward import STEPS, Problem, State, Tile, cut, dense, tiled
-from reference.shapes import FLOAT16, FLOAT32
 
-ARITHMETIC = {"fp32": FLOAT32, "fp16": FLOAT16}
 KINDS = {
     "normal": lambda x: 2 * x,
     "large": lambda x: 60 * x,

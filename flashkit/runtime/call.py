@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 
-DTYPES = ("fp32", "fp16", "bf16")
-
 
 @dataclass(frozen=True)
 class Argument:
