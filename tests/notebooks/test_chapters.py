@@ -92,9 +92,15 @@ def test_the_first_line_is_import_flashkit(path):
 @each_chapter
 def test_it_opens_with_objectives_and_ends_with_takeaways_lab_and_sources(path):
     notebook = read(path)
-    first, end = notebook.cells[0].source, "\n".join(cell.source for cell in notebook.cells[-2:])
+    first, end = notebook.cells[0].source, "\n".join(cell.source for cell in notebook.cells[-3:-1])
     assert first.startswith("# ") and "you can\n- " in first and re.search(r"\b\d+ minutes\b", first)
     assert "Takeaways" in end and "ources" in end and "../work/" in end
+
+
+@each_chapter
+def test_its_last_cell_marks_it_as_read(path):
+    last = read(path).cells[-1]
+    assert last.cell_type == "code" and f'\nread("{path.stem[:2]}")' in last.source
 
 
 @each_chapter
