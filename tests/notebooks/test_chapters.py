@@ -7,6 +7,7 @@ import nbformat
 import pytest
 
 from flashkit import figures
+from flashkit.predict import QUESTIONS
 from tests.notebooks.execution import ROOT, execute
 
 CHAPTERS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -122,6 +123,16 @@ def test_it_asks_before_it_runs(path):
 
 
 @each_chapter
+def test_every_question_of_its_boxes_is_asked_before_the_code_that_answers_it(path):
+    cells, asked = read(path).cells, []
+    for at, cell in enumerate(cells):
+        if found := re.findall(r'\bpredict\("([^"]+)"\)', cell.source):
+            asked += found
+            assert "**Predict.**" in cells[at - 1].source and cells[at + 1].cell_type == "code", cell.id
+    assert sorted(asked) == sorted(id for id in QUESTIONS if id.split(".")[0] == path.stem[:2])
+
+
+@each_chapter
 def test_a_figure_is_followed_by_a_sentence_of_what_it_shows(path):
     cells = read(path).cells
     for at, cell in enumerate(cells):
@@ -131,4 +142,4 @@ def test_a_figure_is_followed_by_a_sentence_of_what_it_shows(path):
 
 def test_the_rule_for_figures_finds_the_figures():
     found = [cell.id for cell in code(read(ROOT / "notebooks" / "03_flash_forward.ipynb")) if DRAWS.search(cell.source)]
-    assert found == ["row-figure", "walk-figure", "orders-figure"]
+    assert found == ["row-figure", "walk-figure", "orders-figure", "watch-figure"]
