@@ -402,8 +402,9 @@ class Meter:
 
     def _event(self, launch, program, target, kind, low, high, nbytes, lineno) -> Event:
         axis = 2 if len(target.extent.shape) > 2 else 0
-        rows = [(target.extent.index_of(p) or (0,))[axis if target.extent.shape else 0] for p in (low, high)]
-        return Event(launch, program, target.name, kind, rows[0], rows[1], nbytes, lineno)
+        first, last = (target.extent.index_of(p) or (0,) for p in (low, high))
+        axis = axis if target.extent.shape else 0
+        return Event(launch, program, target.name, kind, first[axis], last[axis], nbytes, lineno, tuple(first))
 
     def _finish_output(self, name: str, tensor: torch.Tensor, alone: bool) -> None:
         extent = Extent.of(tensor)

@@ -92,7 +92,10 @@ class Launch:
 
 
 class Event(NamedTuple):
-    """One access of a program, for pictures. Rows count along dimension 2 of (B, H, N, d), else along the first."""
+    """One access of a program, for pictures. Rows count along dimension 2 of (B, H, N, d), else along the first.
+
+    first: the lowest element's coordinates, in the tensor's own axes.
+    """
 
     launch: int
     program: tuple[int, int, int]
@@ -102,6 +105,7 @@ class Event(NamedTuple):
     highest_row: int
     bytes: int
     lineno: int | None
+    first: tuple[int, ...] = ()
 
 
 @dataclass
