@@ -7,8 +7,8 @@ plus twice the honest error. NaN never equals anything; infinities must be the s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -28,8 +28,13 @@ class Difference:
     came: float
     worst: float
     allowed: float
+    at_most: bool = False
 
     def sentence(self) -> str:
+        if self.at_most:
+            return f"{self.output} is {self.came:.6g}, expected at most {self.expected:.6g}"
+        if not self.index:  # a plain number is counted, not rounded
+            return f"{self.output} is {self.came:.9g}, expected {self.expected:.9g}"
         at = ", ".join(map(str, self.index))
         return (
             f"{self.output}[{at}] is {self.came:.6g}, expected {self.expected:.6g} (allowed error {self.allowed:.2g})"
@@ -42,6 +47,8 @@ class Judge:
 
     reference: Outputs
     allowed: Mapping[str, np.ndarray]
+    derive: Callable[[Outputs], Outputs] = lambda outputs: outputs
+    at_most: tuple[str, ...] = ()
 
     def disagreement(
         self, outputs: Outputs, reference: Outputs | None = None, loose: float = 0.0
@@ -51,11 +58,20 @@ class Judge:
         ``loose`` widens the tolerance by that fraction of the reference, or of ``OF_LARGEST`` of its largest element:
         sums of huge numbers that nearly cancel keep the rounding of the huge ones.
         """
+        at_most = self.at_most if reference is None else ()
         reference = self.reference if reference is None else reference
         return {
-            name: _differs(outputs[name], reference[name], self.allowed[name] + loose * _reach(reference[name]))
+            name: _differs(
+                np.maximum(outputs[name], reference[name]) if name in at_most else outputs[name],
+                reference[name],
+                self.allowed[name] + loose * _reach(reference[name]),
+            )
             for name in self.reference
         }
+
+    def of(self, names: Container[str]) -> Judge:
+        """The same judge of these outputs alone."""
+        return replace(self, reference={name: x for name, x in self.reference.items() if name in names})
 
     def agrees(self, outputs: Outputs, reference: Outputs | None = None, loose: float = 0.0) -> bool:
         return not any(bad.any() for bad in self.disagreement(outputs, reference, loose).values())
@@ -68,7 +84,8 @@ class Judge:
                 expected, came = float(self.reference[name][index]), float(outputs[name][index])
                 with np.errstate(invalid="ignore"):
                     error = np.abs(outputs[name] - self.reference[name])
-                return Difference(name, index, expected, came, float(error.max()), float(self.allowed[name].flat[0]))
+                allowed = float(self.allowed[name].flat[0])
+                return Difference(name, index, expected, came, float(error.max()), allowed, name in self.at_most)
         return None
 
 
@@ -77,7 +94,7 @@ def judge(exercise: Exercise, case: Case) -> Judge:
     allowed = {
         name: _allowed(exercise, case, name, reference[name], [run[name] for run in honest]) for name in reference
     }
-    return Judge(reference, allowed)
+    return Judge(reference, allowed, lambda outputs: exercise.derive(case, outputs), exercise.at_most)
 
 
 def _allowed(exercise: Exercise, case: Case, name: str, reference: np.ndarray, honest: list) -> np.ndarray:

@@ -26,6 +26,10 @@ class Observation:
     judge: Judge
     outcome: Outcome
 
+    def __post_init__(self):
+        if self.outcome.outputs:
+            self.outcome = replace(self.outcome, outputs=self.judge.derive(self.outcome.outputs))
+
     @property
     def stopped(self) -> str:
         """The tensor whose end a kernel was stopped at, or ""."""
@@ -183,10 +187,10 @@ def where(exercise: Exercise, observations: list[Observation], run: Callable[[Ca
     probe = exercise.probe(o.case)
     if probe is None or difference.output != "o":
         return text
-    outcome, truth = run(probe), judge(exercise, probe)
-    if outcome.problem or "o" not in outcome.outputs:
+    seen = Observation(probe, judge(exercise, probe), run(probe))
+    if seen.outcome.problem or "o" not in seen.outcome.outputs:
         return text
-    bad = truth.disagreement(outcome.outputs)["o"]
+    bad = seen.judge.disagreement(seen.outcome.outputs)["o"]
     if not bad.any():
         return text
     *row, _ = np.argwhere(bad)[0]

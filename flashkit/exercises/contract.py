@@ -101,6 +101,8 @@ class Exercise:
                "*" stands for all scratch tensors together
     least      case -> bytes by tensor name that any right kernel must request: each needed element once
     probe      case -> a case whose V is the identity, so that the output is P itself; None where that cannot be
+    derive     (case, outputs) -> what is compared, made of what came back, such as a makespan of the schedule
+    at_most    names of derived numbers that may be smaller than the oracle's
     meter_says (case, finding) -> name of the fault that a finding of the meter stands for, or ""
     shares     how the points divide among what is judged; "right", where it counts, is the gate
     cuda       set where the answer is CUDA C++: ``call`` then asks for the text and the launch choice
@@ -125,6 +127,8 @@ class Exercise:
     probe: Callable[[Case], Case | None] = lambda case: None
     meter_says: Callable[[Case, object], str] = lambda case, finding: ""
     lse_outputs: tuple[str, ...] = ("lse",)
+    derive: Callable[[Case, Outputs], Outputs] = lambda case, outputs: outputs
+    at_most: tuple[str, ...] = ()
     least: Callable[[Case], Mapping[str, int]] = lambda case: {}
     shares: Mapping[str, float] = field(default_factory=lambda: SHARES)
     cuda: CudaKernel | None = None
