@@ -87,6 +87,7 @@ class Sandbox:
 
     def end(self) -> tuple[str, bool]:
         """Ends the child and what it started: how it had ended ("" if it had not), and whether all is clean now."""
+        self._look()  # what floods the machine may also have kept the watch from its turn
         with contextlib.suppress(OSError):
             self._control.sendall(b"E")
         said = self._hear(32, END_SECONDS).split()
@@ -111,16 +112,26 @@ class Sandbox:
         return heard
 
     def _watched(self) -> None:
-        """Ends the sandbox when it takes too much; then ``reason`` says what."""
         while self._process.poll() is None:
-            pids = descendants(self._process.pid)
-            if len(pids) > self.limits.processes:
-                self.reason = f"It started more than {self.limits.processes} processes."
-            elif sum(map(_own_bytes, pids)) > self.limits.memory:
-                self.reason = f"It used more than {self.limits.memory / 2**30:g} GiB of memory."
-            if self.reason:
-                self._kill()
+            self._look()
             time.sleep(WATCH_SECONDS)
+
+    def _look(self) -> None:
+        """Ends the sandbox when it has taken too much; then ``reason`` says what."""
+        pids = descendants(self._process.pid)
+        if self.reason or not pids:
+            return
+        if len(pids) > self.limits.processes:
+            self.reason = f"It started more than {self.limits.processes} processes."
+        elif self._memory_over(pids):
+            self.reason = f"It used more than {self.limits.memory / 2**30:g} GiB of memory."
+        if self.reason:
+            self._kill()
+
+    def _memory_over(self, pids: list[int]) -> bool:
+        """The quick count takes a page that forked processes share once for each of them; the slow one does not."""
+        most = self.limits.memory
+        return sum(map(_own_bytes, pids)) > most and sum(map(_own_share, pids)) > most
 
     def _kill(self) -> None:
         """In a sandbox the end of its first process ends the rest; a plain server's children are ended one by one."""
@@ -260,12 +271,18 @@ def descendants(pid: int) -> list[int]:
 
 def _own_bytes(pid: int) -> int:
     """Memory that the process took itself: its own pages and shared ones, without those of files it has mapped."""
-    taken = 0
-    with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid}/status") as file:
-        for line in file:
-            if line.startswith(("RssAnon:", "RssShmem:")):
-                taken += int(line.split()[1]) * 1024
-    return taken
+    return _kib_of(pid, "status", ("RssAnon:", "RssShmem:")) * 1024
+
+
+def _own_share(pid: int) -> int:
+    """The same, a page that n processes map counted as 1/n; the plain count where the kernel does not tell."""
+    return _kib_of(pid, "smaps_rollup", ("Pss_Anon:", "Pss_Shmem:")) * 1024 or _own_bytes(pid)
+
+
+def _kib_of(pid: int, file: str, names: tuple[str, ...]) -> int:
+    with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid}/{file}") as lines:
+        return sum(int(line.split()[1]) for line in lines if line.startswith(names))
+    return 0
 
 
 def _how(status: int) -> str:

@@ -159,6 +159,19 @@ def test_the_next_child_works_after_one_that_killed_itself(sandbox):
     assert tell(sandbox, "tell([1])") == ([1], True)
 
 
+def test_memory_that_forked_processes_share_counts_once(sandbox):
+    source = """
+import os, time
+held = bytearray(os.urandom(2**20) * 300)
+for _ in range(4):
+    if os.fork() == 0:
+        time.sleep(60)
+time.sleep(1)
+tell(["still here"])
+"""
+    assert tell(sandbox, source) == (["still here"], True)
+
+
 @pytest.mark.parametrize(
     ("source", "reason"),
     [
