@@ -13,6 +13,7 @@ from flashkit.instruments import cuda_gate, cuda_run
 from flashkit.instruments.compile_gate import Pending
 from flashkit.runtime.call import Outcome, Problem
 from flashkit.runtime.runner import run
+from flashkit.runtime.source import Source
 
 RIGHT = 0.7  # of a GPU cell's points: for right answers; the rest is for speed
 FULL_SPEED = 0.35  # of the copy bandwidth, which earns all of the rest; the course's kernel reaches 0.40 on an H200
@@ -20,14 +21,12 @@ FULL_SPEED = 0.35  # of the copy bandwidth, which earns all of the rest; the cou
 
 def observe(exercise: Exercise, function: Callable, cases: Sequence[Case], show: bool):
     """What came of the cases (nothing where there is no GPU), the compilations, and the run on the GPU or None."""
-    outcome = run(function, exercise.call(cases[0]), show=show)
+    outcome, kernel = run(function, exercise.call(cases[0]), show=show), exercise.cuda
     if not outcome.problem:
-        outcome.problem = _launch_problem(outcome)
-    if not outcome.problem:
-        outcome.problem = _blank(outcome, function)
+        outcome.problem = problem_of(outcome, cuda_gate.source_of(outcome.texts["source"], kernel.name, function))
     if outcome.problem:
         return [Observation(cases[0], judge(exercise, cases[0]), outcome)], [], None
-    text, threads, kernel = outcome.texts["source"], int(outcome.outputs["threads"]), exercise.cuda
+    text, threads = outcome.texts["source"], int(outcome.outputs["threads"])
     pending: list[Pending] = [cuda_gate.start(text, kernel.name, arch, function) for arch in kernel.archs]
     if not torch.cuda.is_available() or not all(p.result().ok for p in pending):
         return [], pending, None
@@ -37,9 +36,13 @@ def observe(exercise: Exercise, function: Callable, cases: Sequence[Case], show:
     return _observations(exercise, cases, done), pending, done
 
 
-def _blank(outcome: Outcome, function: Callable) -> Problem | None:
+def problem_of(outcome: Outcome, source: Source) -> Problem | None:
+    """What is wrong with a returned text and launch choice before any compiler has seen it."""
+    return _launch_problem(outcome) or _blank(source)
+
+
+def _blank(source: Source) -> Problem | None:
     """The release's stub, which no C++ compiler would explain."""
-    source = cuda_gate.source_of(outcome.texts["source"], "", function)
     for line in source.lines:
         if line.text.strip().startswith("raise NotImplementedError"):
             sentence = "This blank is not filled in yet: replace it by your own code."

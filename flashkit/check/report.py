@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from flashkit.check.cost import Cost
 from flashkit.check.diagnose import Diagnosis, Observation
 from flashkit.check.score import Bytes
 from flashkit.exercises.contract import Exercise
@@ -37,6 +38,7 @@ class Report:
     parts: Mapping[str, bool | None]
     points: float
     public: bool = True
+    cost: Cost | None = None
 
     @property
     def out_of(self) -> float:
@@ -81,7 +83,8 @@ class Report:
         if self.verdict == "right":
             return [_passed(self.public, len(self.pending))]
         if self.verdict == "not judged":
-            return ["It compiles. Whether its answers are right is only judged on a GPU."]
+            compiles = "It compiles. " if self.parts["compiles"] else ""
+            return [f"{compiles}Whether its answers are right is only judged on a GPU."]
         if self.diagnosis.faults:
             lines.append(self.diagnosis.sentence())
         if self.problem is not None:
@@ -117,8 +120,9 @@ class Report:
             told = "; ".join(f"{r.tensor} {r.requested:,} B, budget {r.budget:,} B" for r in (over or self.bytes))
             how = "within budget" if not over else "over budget" if all(r.plausible for r in over) else "not plausible"
             lines.append(f"Bytes requested {how}: {told}.")
+        lines += self.cost.lines if self.cost else []
         for c in self.compiled:
-            if c.ok:
+            if c.ok and not self.cost:
                 lines.append(
                     f"Compiles for sm_{c.arch}: {c.kernel}, {c.registers} registers, {c.spills} B spilled, "
                     f"{c.shared} B shared."

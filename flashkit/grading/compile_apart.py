@@ -1,7 +1,8 @@
-"""Compiles a student's kernel for the judge, in a sandbox of its own, from source that is really in the submission.
+"""Compiles what a student wrote for the judge, each in a sandbox of its own: a Triton or Gluon kernel, or CUDA C++ text.
 
 The child that ran the code says which kernels it launched. That claim counts only if each collected line stands in the
 submission and the module is plain: imports of Triton, constants, and jit functions, so that importing it runs nothing.
+CUDA C++ is never run here, but it may ``#include`` any file that its compiler can read: there is none of the course's.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from flashkit.grading.sandbox import Limits, compiler_command
+from flashkit.instruments import cuda_gate
 from flashkit.instruments.compile_gate import ARCH, CPU_SECONDS, CompileResult, Pending
 from flashkit.runtime.source import Line, Source
 
@@ -23,12 +25,12 @@ CALLABLE = ("triton", "tl", "float", "jit")  # what a plain expression may call,
 IMPORTABLE = ("triton", "torch", "math", "numpy")
 
 
-class CompiledApart(Pending):
+class _CompiledApart(Pending):
     """A compilation inside a sandbox; whatever comes back that is no answer becomes "unavailable"."""
 
     def __init__(self, kernel: str, source: Source, request: dict[str, Any], limits: Limits):
         self._limits = limits
-        super().__init__(kernel, ARCH, source, request)
+        super().__init__(kernel, request["arch"], source, request)
 
     def command(self, folder: Path) -> list[str]:
         return compiler_command(folder, self._limits)
@@ -40,7 +42,22 @@ class CompiledApart(Pending):
             return self._stopped("unavailable", "The compiler's answer cannot be read.")
 
 
-def start(claim: Mapping[str, Any], cells: Mapping[str, str], limits: Limits) -> Pending:
+class _CudaApart(_CompiledApart):
+    def command(self, folder: Path) -> list[str]:
+        *sandbox, child, folder = super().command(folder)
+        return [*sandbox, str(Path(child).with_name(cuda_gate.CHILD.name)), folder]
+
+
+def start_cuda(source: Source, arch: str, limits: Limits) -> Pending:
+    """Starts compiling CUDA C++ text for ``arch`` ("90a" is sm_90a); ``source.name`` is its kernel."""
+    try:
+        return _CudaApart(source.name, source, cuda_gate.request(source.name, arch), limits)
+    except (OSError, ValueError) as error:
+        result = CompileResult(source.name, "unavailable", arch=arch, error=type(error).__name__, message=str(error))
+        return Pending.answered(result)
+
+
+def start_kernel(claim: Mapping[str, Any], cells: Mapping[str, str], limits: Limits) -> Pending:
     """Starts compiling what a child claims it launched. ``cells`` are the submission's cells: file name -> source."""
     name = str(claim.get("name", "kernel"))[:80]
     try:
@@ -52,7 +69,7 @@ def start(claim: Mapping[str, Any], cells: Mapping[str, str], limits: Limits) ->
         problem = _foreign(source, cells) or _not_plain(source.text)
         if problem:
             return Pending.answered(CompileResult(name, "unavailable", error="SourceError", message=problem))
-        return CompiledApart(name, source, _request(claim["request"], source), limits)
+        return _CompiledApart(name, source, _request(claim["request"], source), limits)
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
         return Pending.answered(CompileResult(name, "unavailable", message="Its source could not be collected."))
 
@@ -73,6 +90,7 @@ def _request(claim: Mapping[str, Any], source: Source) -> dict[str, Any]:
         "options": dict(claim["options"]),
         "arch": ARCH,
         "cpu_seconds": CPU_SECONDS,
+        "listing": True,
         "paths": [str(Path(triton.__file__).resolve().parents[1])],
         "torch_modules": [str(name) for name in claim["torch_modules"]],
     }

@@ -28,7 +28,7 @@ def grade(submission: Submission, settings: Settings, folder: Path) -> dict[str,
     with Examiner(submission.code, settings, master) as examiner:
         for grade_id, upto in submission.upto.items():
             exercise = EXERCISES.get(exercise_id(grade_id))
-            if exercise is None or exercise.cuda is not None:
+            if exercise is None:
                 cells[grade_id] = _unjudged(grade_id, settings)
                 continue
             cells[grade_id] = examiner.examine(exercise, upto)
@@ -70,7 +70,7 @@ def _unjudged(grade_id: str, settings: Settings) -> dict[str, Any]:
     id = exercise_id(grade_id)
     exercise = EXERCISES.get(id.removesuffix(GPU_SUFFIX))
     worth = float(exercise.gpu_points if exercise and id.endswith(GPU_SUFFIX) else exercise.points if exercise else 0)
-    gpu = settings.gpu if _gpu_only(id) else ""
+    gpu = settings.gpu if id.endswith(GPU_SUFFIX) else ""
     said = {
         "required": f"{id} is judged on a GPU only. Its {worth:g} points are pending.",
         "bonus": f"{id} is judged on a GPU only. Its {worth:g} points are a bonus on top of the full mark.",
@@ -102,13 +102,7 @@ def cell_points(grade_id: str, gpu: str) -> float:
     id = exercise_id(grade_id)
     exercise = EXERCISES[id.removesuffix(GPU_SUFFIX)]
     worth = float(exercise.gpu_points if id.endswith(GPU_SUFFIX) else exercise.points)
-    return 0.0 if _gpu_only(id) and gpu != "required" else worth
-
-
-def _gpu_only(id: str) -> bool:
-    """Timing cells, and CUDA C++: this grader compiles none, so its first points count with the GPU's."""
-    exercise = EXERCISES.get(id)
-    return id.endswith(GPU_SUFFIX) or (exercise is not None and exercise.cuda is not None)
+    return 0.0 if id.endswith(GPU_SUFFIX) and gpu != "required" else worth
 
 
 def versions() -> dict[str, str]:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from flashkit.check import conclude
+from flashkit.check import conclude, cuda
 from flashkit.check.compare import Judge
 from flashkit.check.compare import judge as reference_of
 from flashkit.check.diagnose import Observation
@@ -19,6 +19,7 @@ from flashkit.exercises.contract import SHARES, Case, Exercise
 from flashkit.grading import compile_apart, seeds
 from flashkit.grading.room import Child, CodeCell, Room
 from flashkit.grading.settings import Settings
+from flashkit.instruments import cuda_gate
 from flashkit.instruments.compile_gate import Pending
 from flashkit.runtime.call import Outcome, Problem
 
@@ -66,8 +67,9 @@ class Examiner:
         if exercise.shares == SHARES:
             exercise = replace(exercise, shares=self.settings.shares)
         child = self.room.enter(upto, exercise.signature.split("(")[0])
+        observe = self._observe if exercise.cuda is None else self._observe_text
         try:
-            observations, pending = self._observe(exercise, child, cases)
+            observations, pending = observe(exercise, child, cases)
             right = all(o.right for o in observations)
             report = None if right else self._conclude(exercise, child, observations, pending)
         finally:
@@ -99,10 +101,23 @@ class Examiner:
                 break
         return sorted(observations, key=lambda o: cases.index(o.case)), pending
 
+    def _observe_text(self, exercise: Exercise, child: Child, cases: Sequence[Case]) -> tuple[list, list[Pending]]:
+        """An answer that is CUDA C++: the text is asked for and compiled; whether it is right has a cell of its own."""
+        child.ask(exercise.call(cases[0]))
+        outcome, kernel = child.answer(), exercise.cuda
+        if not outcome.problem:
+            source = cuda_gate.source_among(outcome.texts["source"], kernel.name, self._sources())
+            outcome.problem = cuda.problem_of(outcome, source)
+        if outcome.problem:
+            return [Observation(cases[0], _reference(exercise, cases[0]), outcome)], []
+        return [], [compile_apart.start_cuda(source, arch, self.settings.limits) for arch in kernel.archs]
+
     def _compile(self, child: Child) -> list[Pending]:
-        sources = {cell.name: cell.source for cell in self.cells}
         claims = [claim for claim in child.kernels if isinstance(claim, Mapping)]
-        return [compile_apart.start(claim, sources, self.settings.limits) for claim in claims]
+        return [compile_apart.start_kernel(claim, self._sources(), self.settings.limits) for claim in claims]
+
+    def _sources(self) -> dict[str, str]:
+        return {cell.name: cell.source for cell in self.cells}
 
     def _conclude(self, exercise: Exercise, child: Child, observations, pending) -> Report:
         def again(case: Case, undefined: float | None = 0.0) -> Outcome:
@@ -126,8 +141,8 @@ def _reference(exercise: Exercise, case: Case) -> Judge:
 
 
 def _open_points(report: Report) -> float:
-    """Points of a right answer whose compilation could not be tried."""
-    parts = [name for name, holds in report.parts.items() if holds is None and report.points]
+    """Points that hang on a compilation which could not be tried, unless the answer is known to be wrong."""
+    parts = [name for name, holds in report.parts.items() if holds is None and report.parts["right"] is not False]
     return sum(report.exercise.shares.get(name, 0.0) for name in parts) * report.exercise.points
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import linecache
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +38,17 @@ def request(kernel: str, arch: str) -> dict[str, Any]:
 
 
 def source_of(text: str, kernel: str, function: Callable | None = None) -> Source:
-    """The text with the student's line behind each of its lines: in the cell if it stands there as it is."""
-    where, first = TEXT, 1
+    """The text with the student's line behind each of its lines: in the function's cell if it stands there as it is."""
     file = getattr(inspect.unwrap(function), "__code__", None) and inspect.unwrap(function).__code__.co_filename
-    around = "".join(linecache.getlines(file)) if file else ""
-    if text.count("\n") > 1 and around.count(text) == 1:
-        where, first = display_name(file), around.count("\n", 0, around.find(text)) + 1
+    return source_among(text, kernel, {display_name(file): "".join(linecache.getlines(file))} if file else {})
+
+
+def source_among(text: str, kernel: str, cells: Mapping[str, str]) -> Source:
+    """The same, where the cells that it may stand in are known: name -> source."""
+    where, first = TEXT, 1
+    holding = [name for name, around in cells.items() if around.count(text) == 1]
+    if text.count("\n") > 1 and holding:
+        where, first = holding[-1], cells[holding[-1]].count("\n", 0, cells[holding[-1]].find(text)) + 1
     lines = tuple(Line(where, first + number, line) for number, line in enumerate(text.split("\n")))
     return Source(text, kernel, lines, (), {})
 

@@ -12,6 +12,10 @@ from typing import Any
 import numpy as np
 
 
+TEXT_LIMIT = 2**17  # characters of a returned text: a hundred times the course's own
+LIST_LIMIT = 2**14  # entries of a returned list
+
+
 @dataclass(frozen=True)
 class Argument:
     """A tensor argument: its logical values and how they lie in memory (see :mod:`flashkit.runtime.placement`)."""
@@ -23,7 +27,11 @@ class Argument:
 
 @dataclass(frozen=True)
 class Returned:
-    """A tensor that the student's function must return, a plain number or a text (dtype "number", "text"; shape ())."""
+    """A tensor that the student's function must return, a plain number or a text (dtype "number", "text"; shape ()).
+
+    dtype "list" is a list of rows of plain numbers, of any length where the shape says -1. "schedule" is not returned:
+    the meter makes it, see :mod:`flashkit.instruments.schedule`.
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -55,7 +63,7 @@ class Call:
     @property
     def returned(self) -> tuple[Returned, ...]:
         """The outputs that the function itself returns."""
-        return tuple(r for r in self.returns if r not in self.gradients)
+        return tuple(r for r in self.returns if r not in self.gradients and r.dtype != "schedule")
 
 
 @dataclass(frozen=True)

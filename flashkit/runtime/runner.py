@@ -14,15 +14,16 @@ import torch
 from flashkit.instruments.hooks import interpreting
 from flashkit.instruments.meter import Meter
 from flashkit.instruments.record import Finding, MeterStop, Record
+from flashkit.instruments.schedule import schedule
 from flashkit.runtime import gradients, guard
-from flashkit.runtime.call import Call, Outcome, Problem, Returned
+from flashkit.runtime.call import LIST_LIMIT, TEXT_LIMIT, Call, Outcome, Problem, Returned
 from flashkit.runtime.capture import capture
 from flashkit.runtime.deadline import DeadlineExceeded, deadline
 from flashkit.runtime.explain import Explanation, explain
 from flashkit.runtime.placement import TORCH_DTYPES, place
 from flashkit.runtime.source import is_installed
 
-PLAIN = ("number", "text")  # what a function may return that no kernel has to have stored
+PLAIN = ("number", "text", "list")  # what a function may return that no kernel has to have stored
 
 
 def run(function: Callable, call: Call, undefined: float | None = math.nan, show: bool = True) -> Outcome:
@@ -48,7 +49,9 @@ def run(function: Callable, call: Call, undefined: float | None = math.nan, show
         except BaseException as error:
             outcome.problem = problem_of(error, call.seconds)
     tensors, shape_problem = (None, None) if outcome.problem else outputs_of(result, derived, call, inputs)
-    by_kernel = {r.name: tensors[r.name] for r in call.returns if r.dtype not in PLAIN} if tensors else {}
+    by_kernel = (
+        {r.name: tensors[r.name] for r in call.returns if r.name in tensors and r.dtype not in PLAIN} if tensors else {}
+    )
     record = meter.finish(outputs=by_kernel)
     _copy_record(record, outcome)
     outcome.problem = outcome.problem or _refused(record) or shape_problem or _found(record)
@@ -58,6 +61,7 @@ def run(function: Callable, call: Call, undefined: float | None = math.nan, show
         outcome.texts = {name: text for name, text in tensors.items() if isinstance(text, str)}
         arrays = {name: t for name, t in tensors.items() if name not in outcome.texts}
         outcome.outputs = {name: t.detach().double().cpu().numpy() for name, t in arrays.items()}
+        outcome.outputs |= {r.name: schedule(record) for r in call.returns if r.dtype == "schedule"}
     outcome.printed, outcome.seconds = printed.text, time.perf_counter() - started
     return outcome
 
@@ -140,7 +144,8 @@ def _first(result):
 def _outputs_of(result, expected: tuple[Returned, ...], inputs) -> tuple[dict | None, Problem | None]:
     """The returned tensors by name, or the one sentence that says why they cannot be used."""
     names = ", ".join(r.name for r in expected)
-    values = list(result) if isinstance(result, (tuple, list)) else [result]
+    alone = len(expected) == 1 and expected[0].dtype == "list"
+    values = list(result) if isinstance(result, (tuple, list)) and not alone else [result]
     if result is None:
         return None, Problem("wrong", f"The function returned nothing: end it with `return {names}`.")
     if len(values) != len(expected):
@@ -149,7 +154,7 @@ def _outputs_of(result, expected: tuple[Returned, ...], inputs) -> tuple[dict | 
         problem = _unlike(value, want, inputs)
         if problem:
             return None, problem
-    tensors = (torch.tensor(value, dtype=torch.float64) if want.dtype == "number" else value
+    tensors = (torch.tensor(value, dtype=torch.float64) if want.dtype in ("number", "list") else value
                for value, want in zip(values, expected, strict=True))  # fmt: skip
     return dict(zip((want.name for want in expected), tensors, strict=True)), None
 
@@ -160,8 +165,9 @@ def _unlike(value, want: Returned, inputs) -> Problem | None:
         came = f"{type(value).__name__}: {value!r:.40}"
         return None if plain else Problem("wrong", f"{want.name} must be a plain number, but it is a {came}.")
     if want.dtype == "text":
-        came = f"{type(value).__name__}: {value!r:.40}"
-        return None if type(value) is str else Problem("wrong", f"{want.name} must be a text, but it is a {came}.")
+        return _no_text(value, want)
+    if want.dtype == "list":
+        return _no_list(value, want)
     if type(value) is not torch.Tensor:
         return Problem("wrong", f"{want.name} must be a torch.Tensor, but it is a {type(value).__name__}.")
     if value.device.type != next(iter(inputs.values())).device.type:
@@ -175,6 +181,29 @@ def _unlike(value, want: Returned, inputs) -> Problem | None:
         if value.untyped_storage().data_ptr() == tensor.untyped_storage().data_ptr() and value.numel():
             return Problem("refused", f"{want.name} is a view of the input {name}: allocate it with torch.empty.")
     return None
+
+
+def _no_text(value, want: Returned) -> Problem | None:
+    if type(value) is not str:
+        came = f"{type(value).__name__}: {value!r:.40}"
+        return Problem("wrong", f"{want.name} must be a text, but it is a {came}.")
+    if len(value) > TEXT_LIMIT:
+        return Problem("wrong", f"{want.name} has {len(value):,} characters; at most {TEXT_LIMIT:,} are taken.")
+    return None
+
+
+def _no_list(value, want: Returned) -> Problem | None:
+    width = want.shape[1]
+    if not isinstance(value, (list, tuple)):
+        came = f"{type(value).__name__}: {value!r:.40}"
+        return Problem("wrong", f"{want.name} must be a list, but it is a {came}.")
+    if len(value) > LIST_LIMIT:
+        return Problem("wrong", f"{want.name} has {len(value):,} entries; at most {LIST_LIMIT:,} are taken.")
+    for number, row in enumerate(value):
+        entries = list(row) if isinstance(row, (list, tuple)) else [row]
+        if len(entries) != width or any(type(x) not in (int, float) for x in entries):
+            return Problem("wrong", f"{want.name}[{number}] must be {width} plain numbers, but it is {row!r:.40}.")
+    return None if value else Problem("wrong", f"{want.name} is empty.")
 
 
 def _refused(record: Record) -> Problem | None:

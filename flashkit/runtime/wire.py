@@ -1,7 +1,8 @@
 """How Calls and Outcomes cross a socket as data that can only be read, never executed: JSON and raw numbers.
 
 A frame is two lengths, a JSON object and the raw bytes of its arrays. The reader trusts nothing: lengths are capped
-before memory is taken, array types are from a short list, and every field of an Outcome is checked or refused.
+before memory is taken, array types are from a short list, and every field of an Outcome is checked or refused. A text
+that a function returned, such as CUDA C++, crosses as a text, in full or not at all.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from typing import Any
 import numpy as np
 
 from flashkit.instruments.record import Finding, Traffic
-from flashkit.runtime.call import Argument, Call, Outcome, Problem, Returned
+from flashkit.runtime.call import TEXT_LIMIT, Argument, Call, Outcome, Problem, Returned
 
 LENGTHS = struct.Struct(">IQ")
 HEADER_LIMIT = 2**22
 BODY_LIMIT = 2**26
 SEND_SECONDS = 60.0  # a reader that does not read
-TEXT_LIMIT = 4000  # characters of any one text
+SAID_LIMIT = 4000  # characters of any one message; a returned text has a limit of its own
 LIST_LIMIT = 64
 VERDICTS = ("crashed", "refused", "wrong")
 KINDS = ("outside", "unwritten", "uninitialised", "race", "undefined")
@@ -125,8 +126,9 @@ def outcome_header(outcome: Outcome) -> tuple[dict[str, Any], dict[str, np.ndarr
         "findings": [_finding_header(f) for f in outcome.findings[:LIST_LIMIT]],
         "undefined": [_finding_header(f) for f in outcome.undefined[:LIST_LIMIT]],
         "locked": outcome.locked,
-        "printed": outcome.printed[:TEXT_LIMIT],
+        "printed": outcome.printed[:SAID_LIMIT],
         "seconds": outcome.seconds,
+        "texts": dict(outcome.texts),
     }
     return header, {name: np.asarray(x, np.float64) for name, x in outcome.outputs.items()}
 
@@ -153,11 +155,11 @@ def _integers(values) -> list[int] | None:
 def read_outcome(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], returns: tuple[Returned, ...]) -> Outcome:
     """The outcome that a child claims; outputs count only with exactly the shapes asked for. Raises WireError."""
     try:
-        outputs = {r.name: arrays[r.name].astype(np.float64) for r in returns if r.name in arrays}
-        if any(outputs[r.name].shape != r.shape for r in returns if r.name in outputs):
-            raise ValueError("an output of another shape")
+        outputs, texts = _read_outputs(arrays, returns), _read_texts(header["texts"], returns)
+        whole = len(outputs) + len(texts) == len(returns)
         outcome = Outcome(
-            outputs=outputs if len(outputs) == len(returns) else {},
+            outputs=outputs if whole else {},
+            texts=texts if whole else {},
             problem=read_problem(header["problem"]),
             traffic={_text(name): _read_traffic(t) for name, t in list(header["traffic"].items())[:LIST_LIMIT]},
             findings=[_read_finding(f) for f in header["findings"][:LIST_LIMIT]],
@@ -168,9 +170,28 @@ def read_outcome(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], re
         )
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         raise WireError(f"no outcome: {type(error).__name__}") from None
-    if outcome.problem is None and not outcome.outputs:
+    if outcome.problem is None and not whole:
         raise WireError("an outcome without outputs")
     return outcome
+
+
+def _read_outputs(arrays: Mapping[str, np.ndarray], returns: tuple[Returned, ...]) -> dict[str, np.ndarray]:
+    asked = [r for r in returns if r.dtype != "text" and r.name in arrays]
+    if any(not _fits(arrays[r.name].shape, r.shape) for r in asked):
+        raise ValueError("an output of another shape")
+    return {r.name: arrays[r.name].astype(np.float64) for r in asked}
+
+
+def _fits(shape: tuple[int, ...], asked: tuple[int, ...]) -> bool:
+    """Is it the shape that was asked for, where -1 is any length?"""
+    return len(shape) == len(asked) and all(want in (-1, came) for came, want in zip(shape, asked, strict=True))
+
+
+def _read_texts(texts: Mapping[str, str], returns: tuple[Returned, ...]) -> dict[str, str]:
+    found = {r.name: texts[r.name] for r in returns if r.dtype == "text" and r.name in texts}
+    if any(type(text) is not str or len(text) > TEXT_LIMIT for text in found.values()):
+        raise ValueError("no text, or one beyond the limit")
+    return {name: text.encode("utf-8", "replace").decode() for name, text in found.items()}
 
 
 def read_problem(header: Mapping[str, Any] | None) -> Problem | None:
@@ -213,4 +234,4 @@ def _coordinates(values) -> tuple[int, ...] | None:
 def _text(value) -> str:
     if not isinstance(value, str):
         raise TypeError("no text")
-    return value[:TEXT_LIMIT]
+    return value[:SAID_LIMIT]

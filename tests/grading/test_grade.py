@@ -41,7 +41,7 @@ def test_a_folder_without_config_is_told_what_to_do(tmp_path):
 def test_gpu_cells_count_only_where_a_gpu_is_required(gpu, points):
     assert cell_points("03-heads-gpu", gpu) == points
     assert cell_points("03-heads", gpu) == 40.0
-    assert (cell_points("02-cuda", gpu) > 0) == (gpu == "required")  # CUDA C++ is compiled by no grader yet
+    assert (cell_points("02-cuda", gpu), cell_points("02-cuda-gpu", gpu)) == (4.0, 1.6 * points)
 
 
 def test_the_seed_file_is_made_once_and_private(tmp_path, monkeypatch):

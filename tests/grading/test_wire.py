@@ -13,7 +13,7 @@ import pytest
 from flashkit import exercises
 from flashkit.instruments.record import Finding, Traffic
 from flashkit.runtime import wire
-from flashkit.runtime.call import Outcome, Problem, Returned
+from flashkit.runtime.call import TEXT_LIMIT, Outcome, Problem, Returned
 
 RETURNS = (Returned("o", (2, 3), "fp32"),)
 FINDING = Finding(
@@ -59,6 +59,19 @@ def test_a_plain_number_crosses_as_one():
     outcome = Outcome(outputs={"bytes": np.array(3.0)})
     read = wire.read_outcome(*crossed(*wire.outcome_header(outcome)), (Returned("bytes", (), "number"),))
     assert read.outputs["bytes"].shape == () and read.outputs["bytes"] == 3.0
+
+
+TEXT = (Returned("source", (), "text"), Returned("threads", (), "number"))
+
+
+def test_a_text_crosses_in_full_or_not_at_all():
+    source = "é__global__\0\n" * 1000
+    outcome = Outcome({"threads": np.array(256.0)}, {"source": source})
+    header, arrays = crossed(*wire.outcome_header(outcome))
+    assert wire.read_outcome(header, arrays, TEXT).texts == {"source": source}
+    for texts in ({}, {"source": 3}, {"source": None}, {"source": "x" * (TEXT_LIMIT + 1)}, {"other": "x"}, "source"):
+        with pytest.raises(wire.WireError):
+            wire.read_outcome({**header, "texts": texts}, arrays, TEXT)
 
 
 GOOD, _ = wire.outcome_header(Outcome(traffic={"q": Traffic()}))

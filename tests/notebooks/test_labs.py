@@ -38,10 +38,6 @@ def exercise_id(nbgrader) -> str:
     return nbgrader.grade_id.replace("-", ".")
 
 
-def is_cuda(nbgrader) -> bool:
-    return exercises.get(exercise_id(nbgrader).removesuffix(".gpu")).cuda is not None
-
-
 @pytest.mark.parametrize("lab", LABS)
 def test_a_release_differs_from_its_source_only_in_the_blanks(lab):
     source, release = read("solutions", lab), read("labs", lab)
@@ -76,7 +72,7 @@ def test_points_are_the_exercises_and_a_gpu_cell_has_those_of_the_class(lab):
     for nbgrader in graded(read("labs", lab)).values():
         own = exercises.points(exercise_id(nbgrader))
         assert own > 0 and nbgrader.points == cell_points(nbgrader.grade_id, grader_config.GPU)
-        assert nbgrader.points == own or nbgrader.grade_id.endswith("-gpu") or is_cuda(nbgrader)
+        assert nbgrader.points == own or nbgrader.grade_id.endswith("-gpu")
 
 
 @pytest.mark.parametrize("lab", LABS)
@@ -106,7 +102,7 @@ def test_the_solution_gets_every_point_that_a_cpu_can_judge(lab, tmp_path):
     shown = execute(ROOT / "solutions" / lab / f"{lab}.ipynb", tmp_path)
     for ident, nbgrader in graded(read("labs", lab)).items():
         pending = nbgrader.grade_id.endswith("-gpu")
-        own = exercises.points(exercise_id(nbgrader))  # CUDA C++ earns them here; in a class it counts as a GPU's
+        own = exercises.points(exercise_id(nbgrader))
         assert float(shown[ident].value) == (0.0 if pending else own), shown[ident].displays
         assert not pending or "pending" in shown[ident].displays[0]
     assert not any(cell.stderr for cell in shown.values())
