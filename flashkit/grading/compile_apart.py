@@ -1,4 +1,4 @@
-"""Compiles what a student wrote for the judge, each in a sandbox of its own: a Triton or Gluon kernel, or CUDA C++ text.
+"""Compiles what a student wrote for the judge, each in a sandbox of its own: a Triton or Gluon kernel, or CUDA C++.
 
 The child that ran the code says which kernels it launched. That claim counts only if each collected line stands in the
 submission and the module is plain: imports of Triton, constants, and jit functions, so that importing it runs nothing.

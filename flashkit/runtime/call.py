@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-
 TEXT_LIMIT = 2**17  # characters of a returned text: a hundred times the course's own
 LIST_LIMIT = 2**14  # entries of a returned list
 

@@ -1,4 +1,4 @@
-"""CUDA C++ in a class: the text comes out of the sandbox, is compiled in another, and earns its share; no file leaks."""
+"""CUDA C++ in a class: the text leaves the sandbox, is compiled in another and earns its share; no file leaks."""
 
 import pytest
 
