@@ -84,6 +84,44 @@ MACHINES = (
 )
 MACHINE = {machine.name: machine for machine in MACHINES}
 
+OTHERS = (  # GPUs that chapter 5 compiles for beside those of the table
+    Machine(
+        "RTX 3090",
+        71.2,
+        0.936,
+        82,
+        100,
+        6,
+        "NVIDIA GA102 whitepaper, fp32 accumulation",
+        arch=86,
+        clock=1.695,
+        matrix_rate=512,
+    ),
+    Machine(
+        "RTX 5090",
+        209.5,
+        1.792,
+        170,
+        100,
+        96,
+        "NVIDIA RTX Blackwell whitepaper, fp32 accumulation",
+        arch=120,
+        clock=2.407,
+        matrix_rate=512,
+    ),
+)
+OF_ARCH = {  # one GPU for each architecture that kernels are compiled for without a GPU
+    machine.arch: machine
+    for machine in (
+        MACHINE["A100"],
+        OTHERS[0],
+        MACHINE["RTX 4090"],
+        MACHINE["H200 measured"],
+        MACHINE["B200"],
+        OTHERS[1],
+    )
+}
+
 
 @dataclass(frozen=True)
 class Level:

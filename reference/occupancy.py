@@ -26,6 +26,7 @@ class Limits:
 
 
 LIMITS: dict[int, Limits] = {  # by compute capability, 90 is sm_90
+    53: Limits(64, 32, 64 * KIB, 48 * KIB, block_registers=32768),
     75: Limits(32, 16, 64 * KIB, 64 * KIB),
     80: Limits(64, 32, 164 * KIB, 163 * KIB),
     86: Limits(48, 16, 100 * KIB, 99 * KIB),
@@ -73,6 +74,11 @@ def occupancy(arch: int, warps: int, registers: int, shared: int) -> Occupancy:
     return Occupancy(blocks, blocks * warps, blocks * warps / limits.warps, binds)
 
 
+def system_shared(arch: int) -> int:
+    """Bytes of shared memory that the system keeps for each block."""
+    return KIB if arch >= 80 else 0
+
+
 def _by_registers(limits: Limits, warps: int, registers: int) -> int:
     if registers > limits.thread_registers:
         return 0
@@ -85,7 +91,7 @@ def _by_registers(limits: Limits, warps: int, registers: int) -> int:
 
 
 def _by_shared(arch: int, shared: int) -> int:
-    limits, system = LIMITS[arch], KIB if arch >= 80 else 0
+    limits, system = LIMITS[arch], system_shared(arch)
     if shared > limits.block_shared:
         return 0
     taken = _up(shared + system, SHARED_UNIT)

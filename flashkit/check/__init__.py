@@ -10,7 +10,7 @@ import difflib
 from collections.abc import Callable, Sequence
 
 from flashkit import exercises, progress
-from flashkit.check import cuda
+from flashkit.check import cuda, tuned
 from flashkit.check.compare import judge
 from flashkit.check.diagnose import Diagnosis, Observation, diagnose, where
 from flashkit.check.gpu_machine import ChildReport, check_on_gpu
@@ -37,17 +37,19 @@ def check(id: str, function: Callable, cases: Sequence[Case] | None = None, show
     exercise = find(id)
     if not callable(function):
         raise TypeError(f"check({id!r}, ...) wants your function, but got {type(function).__name__}: {function!r:.60}")
-    if exercise.cuda is None and "compiles" in exercise.shares and not interpreting():
+    if exercise.cuda is None and ("compiles" in exercise.shares or exercise.tuning) and not interpreting():
         return check_on_gpu(id, function, float(exercise.points))
     if exercise.cuda is not None:
         observations, pending, _ = cuda.observe(exercise, function, cases or exercise.cases, show)
     else:
-        observations, pending = observe(exercise, function, cases or exercise.cases, show)
+        observations, pending = observe(exercise, function, cases or exercise.cases, show, compile=exercise.tuning is None)
 
     def again(case: Case, **options) -> Outcome:
         return run(function, exercise.call(case), show=False, **options)
 
     report = conclude(exercise, observations, pending, again, public=cases is None)
+    if exercise.tuning is not None:
+        report = tuned.report(exercise, report, tuned.launched(observations), tuned.progress_line if show else None)
     if cases is None and progress.in_a_notebook():
         progress.checked(id, report.points, report.out_of)
     return report

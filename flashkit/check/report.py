@@ -129,7 +129,7 @@ class Report:
                 )
             elif c.kind in ("unavailable", "timeout"):
                 lines.append(f"Compilation for sm_{c.arch} not judged: {c.message}")
-        each = [(name, self.out_of * share, self.parts[name]) for name, share in self.exercise.shares.items()]
+        each = [(name, self.out_of * share, self.parts.get(name)) for name, share in self.exercise.shares.items()]
         if self.parts.get("right", True):
             lines.append("Points: " + ", ".join(f"{name} {worth:g}{_mark(holds)}" for name, worth, holds in each) + ".")
         else:

@@ -59,5 +59,5 @@ def points(out_of: float, parts: Mapping[str, bool | None], shares: Mapping[str,
     """
     if not parts["right"] and (parts["right"] is False or "right" in shares):
         return 0.0
-    earned = sum(share for name, share in shares.items() if parts[name])
+    earned = sum(share for name, share in shares.items() if parts.get(name))
     return round(min(max(out_of * earned, 0.0), out_of), 4)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from flashkit.runtime.call import Call
+from reference.traffic import Shape
 
 UNSAID = {("B", 1), ("H_q", 1), ("H_kv", 1)}
 
@@ -88,6 +89,24 @@ class CudaKernel:
 
 
 @dataclass(frozen=True)
+class Tuning:
+    """How a table of launch choices is judged, one choice an architecture: by compiling it and predicting its time.
+
+    shape       of the forward that is predicted; its tiles are the choice's
+    candidates  the published grid: (block_q, block_k, warps, stages)
+    least       arch -> the least seconds predicted for the course's own kernel on that grid
+    shortlist   arch -> candidates to compare with, best first, for a kernel that is slower than the course's
+    slack       how much above the least predicted time a choice may lie, as a share
+    """
+
+    shape: Shape
+    candidates: tuple[tuple[int, int, int, int], ...]
+    least: Mapping[int, float]
+    shortlist: Mapping[int, tuple[tuple[int, int, int, int], ...]]
+    slack: float
+
+
+@dataclass(frozen=True)
 class Exercise:
     """One graded item. All callables take a :class:`Case` and are deterministic in it.
 
@@ -107,6 +126,7 @@ class Exercise:
     shares     how the points divide among what is judged; "right", where it counts, is the gate
     cuda       set where the answer is CUDA C++: ``call`` then asks for the text and the launch choice
     gpu_points points of its grade cell ``<id>.gpu``, judged on a GPU only; 0 when it has none
+    tuning     set where the answer is a kernel with launch choices, whose compilation is judged
     """
 
     id: str
@@ -134,6 +154,7 @@ class Exercise:
     cuda: CudaKernel | None = None
     seconds: float = 20.0  # one call's time limit
     gpu_points: float = 0.0
+    tuning: Tuning | None = None
 
     def __post_init__(self):
         plain = self.call

@@ -1,0 +1,66 @@
+"""The report of an exercise whose answer is a table of launch choices: right first, then a verdict an architecture."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+
+from flashkit.check.choices import Choice, Kernel, Launched, judge_all
+from flashkit.check.diagnose import Observation
+from flashkit.check.report import Report
+from flashkit.check.score import points
+from flashkit.exercises.contract import Exercise
+from flashkit.instruments import compile_gate
+
+
+@dataclass
+class TunedReport(Report):
+    """A :class:`Report` with one :class:`Choice` an architecture; none where the answers were not right."""
+
+    choices: Sequence[Choice] = ()
+
+    @property
+    def pending(self) -> list[str]:
+        return [f"{c.part} (its choice)" for c in self.choices if c.holds is None] + ["time on a GPU"]
+
+    def explanation(self) -> list[str]:
+        if self.verdict != "right":
+            return super().explanation()
+        held = sum(c.holds is True for c in self.choices)
+        return [
+            f"The answers are right; {held} of {len(self.choices)} choices hold, compiled and predicted without a GPU."
+        ]
+
+    def evidence(self) -> list[str]:
+        return [*(str(choice) for choice in self.choices), *super().evidence()]
+
+
+def report(
+    exercise: Exercise, plain: Report, launched: Mapping[int, Sequence[Kernel]], show: Callable | None = None
+) -> TunedReport:
+    """The report from ``plain``, which judged the answers, and from what was launched for each architecture."""
+    right = plain.parts["right"] and plain.verdict == "right"
+    choices = judge_all(exercise.tuning, launched, show or (lambda done, total: None)) if right else []
+    held = {choice.part: choice.holds for choice in choices}
+    parts = {**plain.parts, **{name: held.get(name) for name in exercise.shares}}
+    same = {f.name: getattr(plain, f.name) for f in fields(Report)}
+    return TunedReport(
+        **{**same, "parts": parts, "points": points(exercise.points, parts, exercise.shares)}, choices=choices
+    )
+
+
+def launched(observations: Sequence[Observation]) -> dict[int, list[Launched]]:
+    """The kernels that each architecture's case launched in this process."""
+    return {
+        o.case.options["arch"]: [Launched(launch) for launch in compile_gate.distinct(o.outcome.launches)]
+        for o in observations
+    }
+
+
+def progress_line(done: int, total: int) -> None:
+    """A line on stdout that says why this takes longer than other checks; it is gone when the report comes."""
+    text = f"compiling for {total} architectures (the first time takes a while): {done} done"
+    print(
+        f"\r{text if done < total else ' ' * len(text)}", end="\r" if done == total else "", file=sys.stdout, flush=True
+    )
