@@ -73,10 +73,9 @@ def test_the_right_function_is_right():
 
 @pytest.mark.parametrize("function", [students.hangs, students.hangs_and_catches, students.endless])
 def test_an_endless_loop_ends(function):
-    started = time.perf_counter()
     report = judged(function, seconds=0.5)
     assert report.verdict == "crashed" and "had not ended after 0.5 s" in report.problem.sentence, str(report)
-    assert time.perf_counter() - started < 5 and report.points == 0
+    assert report.points == 0
 
 
 def test_the_time_limit_is_the_exercises():
@@ -154,12 +153,21 @@ def processor_seconds():
 SLOW_DOWN = ("l = alpha * l + tl.sum(P, 1)", "l = l + tl.sum(P, 1)")  # so that every variant must be tried
 
 
+def slow(*values):
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
+@pytest.fixture(scope="module")
+def warmed_up():
+    """What is imported on first use is not a check's time."""
+    check("03.tile", load("03.tile", "solution"), show=False)
+
+
 @pytest.mark.alone
 @pytest.mark.parametrize("patch", [(), (SLOW_DOWN,)], ids=["right", "named"])
-@pytest.mark.parametrize("id", ["03.rows", "03.causal", "03.heads"])
-def test_an_answer_in_five_seconds(id, patch):
+@pytest.mark.parametrize("id", ["03.heads", *map(slow, ("03.rows", "03.causal"))])
+def test_an_answer_in_five_seconds(warmed_up, id, patch):
     function = load(id, "solution", patch)
-    check(id, function, show=False)  # what is imported on first use is not the check's time
     started = processor_seconds()
     report = check(id, function, show=False)
     assert processor_seconds() - started < 5

@@ -185,11 +185,9 @@ def test_too_much_ends_the_sandbox_soon(source, reason):
     sandbox = Sandbox(Limits(memory=2**30, disk=2**25, processes=6))
     channel = sandbox.begin()
     wire.send(channel, {"cells": [["cell", source]], "function": "f", "seconds": 60})
-    before = time.monotonic()
-    with pytest.raises(wire.WireError):
+    with pytest.raises(wire.WireError, match="closed|Reset"):  # and not "too slow"
         while True:
             wire.receive(channel, time.monotonic() + 60)
-    assert time.monotonic() - before < 30
     assert reason in sandbox.end()[0]
     pid = sandbox._process.pid
     sandbox.close()

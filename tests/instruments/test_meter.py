@@ -136,14 +136,14 @@ def test_the_meter_costs_less_than_the_interpreter_itself():
         forward[(4, 1)](q, q, q, o, lse, 0, 64, 0, 64, 256, 256, 0.125, False, 64, 64, 64)
 
     def seconds(metered):
-        start = time.perf_counter()
+        start = time.process_time()
         if metered:
             with Meter({"q": q}) as meter:
                 launch()
             meter.finish()
         else:
             launch()
-        return time.perf_counter() - start
+        return time.process_time() - start
 
     launch()
     times = [(seconds(False), seconds(True)) for _ in range(4)]

@@ -1,7 +1,5 @@
 """Resources: a kernel as it stands in the notebook, compiled for real GPUs with none there; kept by content."""
 
-import time
-
 import pytest
 import torch
 import triton
@@ -82,9 +80,7 @@ def test_the_second_answer_comes_from_the_disk(monkeypatch):
     arguments = (product, half(32, 32), half(32, 32), half(32, 32), 32)
     first = resources(*arguments, archs=(80,))
     monkeypatch.setattr(compile_gate, "start", None)  # a compiler would be called in vain
-    started = time.perf_counter()
     assert resources(*arguments, archs=(80,)) == first
-    assert time.perf_counter() - started < 1
 
 
 def test_other_constants_are_another_question(monkeypatch):

@@ -10,7 +10,7 @@ import nbformat
 from nbclient import NotebookClient
 
 ROOT = Path(__file__).resolve().parents[2]
-CELL_SECONDS = 120
+CELL_SECONDS = 300
 
 
 @dataclass(frozen=True)

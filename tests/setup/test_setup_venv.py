@@ -212,10 +212,10 @@ def test_where_torch_comes_from(monkeypatch, given, driver, reached, expected):
 
 def test_an_index_that_does_not_answer_is_given_up_in_time(monkeypatch):
     def silent(url, timeout):
-        time.sleep(1)
+        time.sleep(60)
         raise TimeoutError
 
     monkeypatch.setattr(setup_venv.urllib.request, "urlopen", silent)
     start = time.monotonic()
     assert not setup_venv.answers("http://127.0.0.1:9/", seconds=0.2)
-    assert time.monotonic() - start < 0.9
+    assert time.monotonic() - start < 30
