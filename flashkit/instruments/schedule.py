@@ -10,12 +10,12 @@ import numpy as np
 
 from flashkit.instruments.record import Event, Record
 
-COLUMNS = ("launch", "program", "batch", "head", "row", "rows", "bytes", "asked")
+COLUMNS = ("launch", "program", "batch", "head", "row", "rows", "bytes", "asked", "launched")
 NOWHERE = -1  # batch, head and row of work after a program's last store
 
 
 def schedule(record: Record, output: str = "o", keys: str = "k") -> np.ndarray:
-    """Visits in the order in which they ended, ``(visits, 8)`` float64; columns as :data:`COLUMNS` names them.
+    """Visits in the order in which they ended, ``(visits, 9)`` float64; columns as :data:`COLUMNS` names them.
 
     program counts in launch order, x fastest. row is the visit's first row and rows how many it stored of the tensor
     ``output``, whose shape is (B, H, N, d); bytes were loaded of ``keys``. asked is 1 if the program took a number
@@ -34,7 +34,9 @@ def schedule(record: Record, output: str = "o", keys: str = "k") -> np.ndarray:
     for (launch, program), (loaded, _, _) in work.items():
         if loaded:
             visits.append([launch, program, NOWHERE, NOWHERE, NOWHERE, 0, loaded, 0])
-    return np.array(visits, np.float64).reshape(-1, len(COLUMNS))
+    launched = [float(np.prod(launch.grid or (0,))) for launch in record.launches]
+    rows = [[*visit, launched[int(visit[0])]] for visit in visits]
+    return np.array(rows, np.float64).reshape(-1, len(COLUMNS))
 
 
 def _end(visits: list[list[float]], own: list, event: Event, program: int) -> None:

@@ -1,0 +1,269 @@
+"""The fault bank of lab 06: wrong ways to share the query tiles of all heads among programs.
+
+A fault that has variants is a list of plans: who visits which tile, in which order. What a kernel with that plan gives
+follows from the plan alone: rows that nobody computes, rows computed again, and when the last program ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from flashkit.exercises.contract import Fault
+from reference.schedule import deal
+from reference.traffic import Shape
+
+Place = tuple[int, int, int]  # query tile, batch, head
+Lists = list[list[Place]]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to be shared: the query tiles of ``shape``, on ``sms`` multiprocessors."""
+
+    shape: Shape
+    sms: int
+
+    @property
+    def t(self) -> int:
+        """Query tiles of a head."""
+        return self.shape.query_tiles
+
+    @property
+    def tiles(self) -> int:
+        return self.t * self.shape.heads
+
+    def place(self, i: int, head: int) -> Place:
+        """Tile i of a head that is counted over the batch."""
+        return i, head // self.shape.H_q, head % self.shape.H_q
+
+
+@dataclass(frozen=True)
+class Plan:
+    """lists(job): for each program what it visits, in order; ``whole``: it walks all keys whatever the mask hides."""
+
+    lists: Callable[[Job], Lists]
+    whole: bool = False
+
+
+# ---- orders: every tile once --------------------------------------------------------------------------------
+
+
+def head_by_head(job: Job) -> list[Place]:
+    return [job.place(i, head) for head in range(job.shape.heads) for i in range(job.t)]
+
+
+def tile_by_tile(job: Job) -> list[Place]:
+    return [job.place(i, head) for i in range(job.t) for head in range(job.shape.heads)]
+
+
+def from_the_end(job: Job) -> list[Place]:
+    """Longest first within a head, but one head after the other."""
+    return [job.place(i, head) for head in range(job.shape.heads) for i in reversed(range(job.t))]
+
+
+def batch_by_batch(job: Job) -> list[Place]:
+    s = job.shape
+    return [(i, b, h) for b in range(s.B) for i in range(job.t) for h in range(s.H_q)]
+
+
+def longest_first(job: Job) -> list[Place]:
+    return [job.place(i, head) for i in reversed(range(job.t)) for head in range(job.shape.heads)]
+
+
+ASCENDING = (head_by_head, tile_by_tile)
+NAIVE = (*ASCENDING, from_the_end, batch_by_batch)
+
+
+# ---- plans ----------------------------------------------------------------------------------------------------
+
+
+def alone(order: Callable[[Job], list[Place]]) -> Plan:
+    """A program a tile, in this order; so it goes with a counter, too, from which free programs take the next tile."""
+    return Plan(lambda job: [[place] for place in order(job)])
+
+
+def dealt(order: Callable[[Job], list[Place]], how: str) -> Plan:
+    return Plan(lambda job: deal(order(job), min(job.sms, job.tiles), how))
+
+
+def either_way(order: Callable[[Job], list[Place]]) -> tuple[Plan, ...]:
+    """The plans of a kernel whose programs find their tile like this: a program a tile, or dealt out."""
+    return (alone(order), *(dealt(order, how) for how in ("stride", "snake", "chunks")))
+
+
+def heads(lists: Callable[[Job, Sequence[list[Place]]], Lists]) -> Plan:
+    """A plan made of whole heads, each a list of its tiles."""
+    return Plan(lambda job: lists(job, [[job.place(i, head) for i in range(job.t)] for head in range(job.shape.heads)]))
+
+
+def _joined(parts: Iterable[list[Place]]) -> list[Place]:
+    return [place for part in parts for place in part]
+
+
+def _batches(job: Job, whole: Sequence[list[Place]]) -> Lists:
+    H = job.shape.H_q
+    return [_joined(whole[b * H : (b + 1) * H]) for b in range(job.shape.B)]
+
+
+HEADS_ONLY = (
+    heads(lambda job, whole: list(whole)),
+    heads(lambda job, whole: [_joined(whole[p :: job.sms]) for p in range(min(job.sms, len(whole)))]),
+    heads(_batches),
+    heads(lambda job, whole: [_joined(whole)]),
+)
+
+
+def _rest(job: Job, order: list[Place], at: int) -> Lists:
+    """Equal shares rounded down; program ``at`` (0 or -1) takes what is left besides."""
+    programs = min(job.sms, job.tiles)
+    share = len(order) // programs
+    cuts = [p * share for p in range(programs + 1)]
+    if at == 0:
+        left = len(order) - cuts[-1]
+        cuts = [0, *(cut + left for cut in cuts[1:])]
+    else:
+        cuts[-1] = len(order)
+    return [order[a:b] for a, b in zip(cuts, cuts[1:], strict=False)]
+
+
+def again(order: Callable[[Job], list[Place]]) -> tuple[Plan, ...]:
+    """Ways to visit a tile twice: chunks that overlap, a stride that is one short, every program all tiles, ..."""
+
+    def overlapping(job: Job) -> Lists:
+        places, size = order(job), -(-job.tiles // min(job.sms, job.tiles))
+        return [places[p * size : (p + 1) * size + 1] for p in range(min(job.sms, job.tiles))]
+
+    def short_stride(job: Job) -> Lists:
+        places, programs = order(job), min(job.sms, job.tiles)
+        return [places[p :: max(1, programs - 1)] for p in range(programs)]
+
+    def everything(job: Job) -> Lists:
+        return [order(job) for _ in range(min(job.sms, job.tiles))]
+
+    def to_the_end(job: Job) -> Lists:
+        return [order(job)[p:] for p in range(min(job.sms, job.tiles))]
+
+    def more(times: Callable[[list[Place]], list[Place]]) -> Plan:
+        return Plan(lambda job: [times(own) for own in deal(order(job), min(job.sms, job.tiles))])
+
+    return (
+        Plan(overlapping), Plan(short_stride), Plan(everything), Plan(to_the_end),
+        more(lambda own: own + own[-1:]), more(lambda own: own[:1] + own), more(lambda own: own + own),
+        more(lambda own: [place for place in own for _ in range(2)]),
+        alone(lambda job: order(job) + order(job)[-1:]), alone(lambda job: _joined([place] * 2 for place in order(job))),
+        alone(lambda job: order(job) + order(job)),
+    )  # fmt: skip
+
+
+def split(decode: Callable[[int, Job], Place]) -> tuple[Plan, ...]:
+    """Programs that find tile, batch and head of number n like this, ascending or from the last number down."""
+    up = either_way(lambda job: [decode(n, job) for n in range(job.tiles)])
+    return up + either_way(lambda job: [decode(job.tiles - 1 - n, job) for n in range(job.tiles)])
+
+
+def mirrored(decode: Callable[[int, Job], tuple[int, int]]) -> tuple[Plan, ...]:
+    """The same for a (tile, head) that is right but for the split, with tiles counted from the first or the last."""
+    last = lambda n, job: (job.t - 1 - decode(n, job)[0], decode(n, job)[1])  # noqa: E731
+    return tuple(
+        plan for way in (decode, last) for plan in split(lambda n, job, way=way: job.place(*way(n, job)))
+    )  # fmt: skip
+
+
+WRONG_SPLITS = (
+    *mirrored(lambda n, job: (n // job.t, n % job.t)),
+    *mirrored(lambda n, job: (n % job.shape.heads, n // job.shape.heads)),
+    *mirrored(lambda n, job: (n % job.t, n % job.shape.heads)),
+    *mirrored(lambda n, job: (n // job.shape.heads, n // job.t)),
+    *(
+        plan
+        for pick in (lambda n, job: (n % job.t, n // job.t), lambda n, job: (n // job.shape.heads, n % job.shape.heads))
+        for batch_and_head in (
+            lambda head, s: (head // s.B, head % s.B),
+            lambda head, s: (head % s.B, head % s.H_q),
+            lambda head, s: (head // s.H_q, head),
+            lambda head, s: (head // s.H_kv, head % s.H_kv),
+        )
+        for back in (False, True)
+        for plan in split(
+            lambda n, job, pick=pick, of=batch_and_head, back=back: (
+                job.t - 1 - pick(n, job)[0] if back else pick(n, job)[0],
+                *of(pick(n, job)[1], job.shape),
+            )
+        )
+    ),
+)
+
+# ---- the bank ---------------------------------------------------------------------------------------------------
+
+FAULTS = (
+    Fault(
+        "heads-only-grid",
+        "work is shared by heads only: one program walks all query tiles of a head",
+        "With 8 heads on 132 multiprocessors 124 of them are idle. What else is independent?",
+        HEADS_ONLY,
+    ),
+    Fault(
+        "not-persistent",
+        "more programs are launched than there are multiprocessors, one a tile",
+        "A persistent kernel launches at most `sms` programs, and each loops over its tiles.",
+        tuple(alone(order) for order in ASCENDING),
+    ),
+    Fault(
+        "uneven-share",
+        "the tiles are not shared evenly: one program gets what is left over",
+        "No program should have more than one tile more than another.",
+        tuple(Plan(lambda job, o=o, at=at: _rest(job, o(job), at)) for o in ASCENDING for at in (0, -1)),
+    ),
+    Fault(
+        "order-naive",
+        "the causal tiles start in an order that leaves long ones for the end",
+        "The last query tile of a head walks the most key tiles. Which tiles should start first, in all heads?",
+        tuple(alone(order) for order in NAIVE),
+    ),
+    Fault(
+        "order-dealt",
+        "each program's tiles are settled beforehand, and some programs get the long one of every round",
+        "Dealt in strides, program 0 takes the longest of each round. Let programs take the next tile when they are "
+        "free, or turn every second round.",
+        tuple(dealt(o, how) for o in (*NAIVE, longest_first) for how in ("stride", "snake", "chunks")
+              if (o, how) != (longest_first, "snake")),
+    ),
+    Fault(
+        "tiles-past-diagonal",
+        "every query tile walks all key tiles, also those that the mask hides",
+        "The loop of query tile i may stop after the last key that its last row sees.",
+        tuple(Plan(p.lists, True) for o in (longest_first, *ASCENDING) for p in either_way(o)),
+    ),
+    Fault(
+        "tile-twice",
+        "some tiles are visited twice",
+        "Write down the numbers of the tiles that programs 0 and 1 take. Do they share one?",
+        tuple(plan for order in (*ASCENDING, longest_first) for plan in again(order)),
+    ),
+    Fault(
+        "tile-never",
+        "some tiles are visited by nobody",
+        "How many tiles are there in all? Does the last program reach the last of them?",
+    ),
+    Fault(
+        "wrong-split",
+        "the number of a tile is split wrongly into query tile, batch and head",
+        "With t tiles a head, number n is tile n % t of head n // t. What do you divide by, and what is the remainder?",
+        WRONG_SPLITS,
+    ),
+    Fault(
+        "query-tail-lost",
+        "the last, partial query tile of a head is never computed",
+        "How many tiles of block_q rows does it take to cover N_q rows?",
+    ),
+)  # fmt: skip
+
+FAULT = {fault.name: fault for fault in FAULTS}
+
+
+def bank(*names: str) -> tuple[Fault, ...]:
+    """The named faults, in the bank's order; KeyError for an unknown name."""
+    if unknown := set(names) - set(FAULT):
+        raise KeyError(f"no such fault: {', '.join(sorted(unknown))}")
+    return tuple(fault for fault in FAULTS if fault.name in names)
