@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from flashkit.exercises import backward, flash_forward, hbm_traffic, online_softmax, start_here, tile_budgets
+from flashkit.exercises import backward, flash_forward, hbm_traffic, online_softmax, parallelism, start_here, tile_budgets
 from flashkit.exercises.contract import Case, Exercise, Fault
 
-LABS = (start_here, hbm_traffic, online_softmax, flash_forward, backward, tile_budgets)
+LABS = (start_here, hbm_traffic, online_softmax, flash_forward, backward, tile_budgets, parallelism)
 EXERCISES: dict[str, Exercise] = {e.id: e for lab in LABS for e in lab.EXERCISES}
 
 
