@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from flashkit import exercises, progress
 from flashkit.check import cuda, tuned
 from flashkit.check.compare import judge
+from flashkit.check.cost import Target, cost, here
 from flashkit.check.diagnose import Diagnosis, Observation, diagnose, where
-from flashkit.check.gpu_machine import ChildReport, check_on_gpu
+from flashkit.check.gpu_machine import ChildReport, check_on_gpu, time_on_gpu
 from flashkit.check.report import Report
 from flashkit.check.score import bytes_requested, points
 from flashkit.check.timing import TimeReport
@@ -27,27 +28,31 @@ from flashkit.runtime.runner import from_explanation, run
 COMPILE_SECONDS = 60.0
 
 
-def check(id: str, function: Callable, cases: Sequence[Case] | None = None, show: bool = True) -> Report | ChildReport:
+def check(
+    id: str, function: Callable, cases: Sequence[Case] | None = None, show: bool = True, target: Target | None = None
+) -> Report | ChildReport:
     """Judge ``function`` as exercise ``id`` on its public cases (or on ``cases``) and return a :class:`Report`.
 
-    Runs in this process, so that prints and breakpoints work. ``show=False`` keeps what it prints out of sight.
+    Runs in this process, so that prints and breakpoints work. ``show=False`` keeps what it prints out of sight;
+    ``target`` is the GPU to compile and predict for, where it is not this machine's.
     Where Triton compiles for a GPU, the public cases are judged in children instead, and the report is theirs.
     Never raises for what student code does; a wrong id or something that is no function is one clear line.
     """
-    exercise = find(id)
+    exercise, target = find(id), target or here()
     if not callable(function):
         raise TypeError(f"check({id!r}, ...) wants your function, but got {type(function).__name__}: {function!r:.60}")
     if exercise.cuda is None and ("compiles" in exercise.shares or exercise.tuning) and not interpreting():
-        return check_on_gpu(id, function, float(exercise.points))
+        return check_on_gpu(id, function, float(exercise.points), target)
     if exercise.cuda is not None:
         observations, pending, _ = cuda.observe(exercise, function, cases or exercise.cases, show)
     else:
-        observations, pending = observe(exercise, function, cases or exercise.cases, show, compile=exercise.tuning is None)
+        asked, gate = cases or exercise.cases, exercise.tuning is None  # launch choices are compiled for their own
+        observations, pending = observe(exercise, function, asked, show, compile=gate, arch=target.arch)
 
     def again(case: Case, **options) -> Outcome:
         return run(function, exercise.call(case), show=False, **options)
 
-    report = conclude(exercise, observations, pending, again, public=cases is None)
+    report = conclude(exercise, observations, pending, again, public=cases is None, target=target)
     if exercise.tuning is not None:
         report = tuned.report(exercise, report, tuned.launched(observations), tuned.progress_line if show else None)
     if cases is None and progress.in_a_notebook():
@@ -55,23 +60,38 @@ def check(id: str, function: Callable, cases: Sequence[Case] | None = None, show
     return report
 
 
-def observe(exercise: Exercise, function: Callable, cases: Sequence[Case], show: bool = False, compile: bool = True):
+def observe(
+    exercise: Exercise,
+    function: Callable,
+    cases: Sequence[Case],
+    show: bool = False,
+    compile: bool = True,
+    arch: int = compile_gate.ARCH,
+):
     """Run the cases until one leaves no hope; returns the observations and the compilations that run meanwhile.
 
     Half precision comes first: its kernel compiles in a third of the time of fp32's, and is what a GPU would run.
     """
     observations, pending = [], []
-    for case in sorted(cases, key=lambda case: case.dtype != "fp16"):
+    for case in sorted(cases, key=_half_first):
         outcome = run(function, exercise.call(case), show=show)
         observations.append(Observation(case, judge(exercise, case), outcome))
         if compile and not pending and outcome.launches:
-            pending = [compile_gate.start(launch) for launch in compile_gate.distinct(outcome.launches)]
+            distinct = compile_gate.distinct(outcome.launches)
+            pending = [compile_gate.start(launch, arch, listing=True) for launch in distinct]
         if _hopeless(outcome):
             break
     return sorted(observations, key=lambda o: cases.index(o.case)), pending
 
 
-def conclude(exercise: Exercise, observations, pending, again: Callable[..., Outcome], public: bool = True) -> Report:
+def conclude(
+    exercise: Exercise,
+    observations,
+    pending,
+    again: Callable[..., Outcome],
+    public: bool = True,
+    target: Target = Target(),  # noqa: B008  frozen
+) -> Report:
     """The report of an exercise from what its cases gave; ``again`` runs one more case of the same function."""
     wrong = [o for o in observations if not o.right]
     problem = next((o.outcome.problem for o in wrong if o.outcome.problem), None)
@@ -82,6 +102,7 @@ def conclude(exercise: Exercise, observations, pending, again: Callable[..., Out
     compiled = [p.result(COMPILE_SECONDS) for p in pending]
     broken = next((c for c in compiled if c.kind in ("refused", "crashed")), None)
     rows = bytes_requested(exercise, observations)
+    first = min((o.case for o in observations), key=_half_first, default=None)  # the case whose kernel was compiled
     parts = {
         "right": not wrong if observations else None,
         "bytes": all(row.within for row in rows),
@@ -96,6 +117,7 @@ def conclude(exercise: Exercise, observations, pending, again: Callable[..., Out
         place=place,
         bytes=rows,
         compiled=compiled,
+        cost=None if wrong or exercise.cuda else cost(exercise, first, compiled, target),
         compile_problem=from_explanation("will not compile", explain_compile(broken)) if broken else None,
         parts=parts,
         points=points(exercise.points, parts, exercise.shares),
@@ -104,10 +126,11 @@ def conclude(exercise: Exercise, observations, pending, again: Callable[..., Out
 
 
 def check_time(id: str, function: Callable) -> TimeReport:
-    """What can be said of the grade cell ``<id>.gpu``: CUDA C++ is judged on a GPU, the rest is pending, and why."""
+    """The grade cell ``<id>.gpu``: judged on a GPU where Triton compiles; elsewhere pending, and why."""
     exercise = find(id)
     if exercise.cuda is None:
-        return TimeReport(exercise)
+        judged = exercise.gpu is not None and exercise.gpu_points and here().gpu and not interpreting()
+        return time_on_gpu(exercise, function, here()) if judged else TimeReport(exercise)
     observations, _, done = cuda.observe(exercise, function, exercise.cases, show=False)
     if done is None:
         return TimeReport(exercise)
@@ -138,6 +161,10 @@ def find(id: str) -> Exercise:
     near = difflib.get_close_matches(str(id), exercises.EXERCISES, 1, 0)
     known = ", ".join(exercises.EXERCISES)
     raise ValueError(f"There is no exercise {id!r}. Did you mean {near[0]!r}? Known: {known}.")
+
+
+def _half_first(case: Case) -> bool:
+    return case.dtype != "fp16"
 
 
 def _hopeless(outcome: Outcome) -> bool:

@@ -16,6 +16,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from flashkit.check.cost import Target
+from flashkit.check.timing import TimeReport
+from flashkit.exercises.contract import Exercise
 from flashkit.runtime.source import SourceError, collect
 
 SECONDS = 120  # for a child: start, interpreter or compiler, and all cases
@@ -32,6 +35,7 @@ class ChildReport:
     pending: list[str]
     text: str
     html: str = field(repr=False, default="")
+    predicted: float | None = None  # seconds of the exercise's large call
 
     def __str__(self) -> str:
         return self.text
@@ -42,7 +46,7 @@ class ChildReport:
         return self.html
 
 
-def check_on_gpu(id: str, function: Callable, out_of: float) -> ChildReport:
+def check_on_gpu(id: str, function: Callable, out_of: float, target: Target) -> ChildReport:
     """Judge ``function`` interpreted, then, if it is right, compiled on this GPU."""
     try:
         source = collect(function)
@@ -51,20 +55,46 @@ def check_on_gpu(id: str, function: Callable, out_of: float) -> ChildReport:
     with tempfile.TemporaryDirectory(prefix="flashkit-check-") as folder:
         module = Path(folder) / "answer.py"
         module.write_text(source.text)
-        told = _ask("interpreted", id, module, source.name)
+        told = _ask("interpreted", id, module, source.name, target)
         if told is None:
             return _not_judged(out_of, f"? {id} not judged: the interpreter gave no answer within {SECONDS} s.")
         report = ChildReport(**told)
-        return _with_gpu(report, _ask("compiled", id, module, source.name)) if report.verdict == "right" else report
+        right = report.verdict == "right"
+        return _with_gpu(report, _ask("compiled", id, module, source.name, target)) if right else report
 
 
-def _ask(how: str, id: str, module: Path, name: str) -> dict | None:
+def time_on_gpu(exercise: Exercise, function: Callable, target: Target) -> TimeReport:
+    """Judge the grade cell ``<id>.gpu``: only what both other children find right is timed."""
+    try:
+        source = collect(function)
+    except SourceError as error:
+        return TimeReport(exercise, why=str(error).rstrip("."))
+    with tempfile.TemporaryDirectory(prefix="flashkit-time-") as folder:
+        module = Path(folder) / "answer.py"
+        module.write_text(source.text)
+
+        def ask(how: str) -> dict | None:
+            return _ask(how, exercise.id, module, source.name, target)
+
+        first = ask("interpreted")
+        if first is None:
+            return TimeReport(exercise, why=f"the interpreter gave no answer within {SECONDS} s")
+        if first["verdict"] != "right":
+            return TimeReport(exercise, told=f"{exercise.id} is {first['verdict']}, and only what is right is timed")
+        answers = ask("compiled") or {"right": False, "sentence": f"It gave no answer within {SECONDS} s."}
+        if not answers["right"]:
+            return TimeReport(exercise, told=answers["sentence"].rstrip("."))
+        return TimeReport(exercise, **(ask("timed") or {"why": f"its timing gave no answer within {SECONDS} s"}))
+
+
+def _ask(how: str, id: str, module: Path, name: str, target: Target) -> dict | None:
     """What the child ``python -m flashkit.check.child`` answers, or None if it died or took too long."""
     environment = dict(os.environ)
     if how == "interpreted":
         environment |= {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
     answer = module.with_suffix(f".{how}.json")
     command = [sys.executable, "-m", "flashkit.check.child", how, id, str(module), name, str(answer)]
+    command += [str(target.arch), target.gpu]
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parents[2]), os.getenv("PYTHONPATH")]))
     try:
         subprocess.run(command, env=environment, timeout=SECONDS, stdin=subprocess.DEVNULL)
@@ -78,15 +108,24 @@ def _with_gpu(report: ChildReport, told: dict | None) -> ChildReport:
     if told is None:
         told = {"right": False, "sentence": f"Compiled, it ended its process or gave no answer within {SECONDS} s."}
     if told["right"]:
-        report.pending = [item for item in report.pending if "time" in item]
+        report.pending = [item for item in report.pending if "time" in item and not told.get("measured")]
     else:
         report.verdict, report.points = "wrong", 0.0
         for told_right, told_wrong in (("✓ ", "✗ "), (" right: ", " wrong on this GPU: ")):
             report.text = report.text.replace(told_right, told_wrong, 1)
             report.html = report.html.replace(told_right, told_wrong, 1)
-    report.text += f"\nOn this GPU: {told['sentence']}"
-    report.html += f"<p><b>On this GPU:</b> {html.escape(told['sentence'])}</p>"
+    sentence = told["sentence"] + _beside(report.predicted, told.get("measured"))
+    report.text += f"\nOn this GPU: {sentence}"
+    report.html += f"<p><b>On this GPU:</b> {html.escape(sentence)}</p>"
     return report
+
+
+def _beside(predicted: float | None, measured: float | None) -> str:
+    """The measured time of the large call, and how far the prediction is from it."""
+    if not measured:
+        return ""
+    ratio = f"; predicted / measured {predicted / measured:.2f}" if predicted else ""
+    return f" Measured time: {measured * 1e3:.3g} ms{ratio}."
 
 
 def _not_judged(out_of: float, text: str) -> ChildReport:

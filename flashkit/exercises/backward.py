@@ -7,7 +7,7 @@ from functools import wraps
 
 import numpy as np
 
-from flashkit.exercises import backward_faults, flash_forward
+from flashkit.exercises import backward_faults, flash_forward, timed
 from flashkit.exercises.backward_faults import CannotRun, Fault, Variant
 from flashkit.exercises.contract import Case, Exercise
 from flashkit.exercises.flash_forward import ITEMSIZE, attention_case, draw_like, read_with_strides_of
@@ -386,6 +386,7 @@ ROW_DOT = exercise(
     "04.row_dot",
     given=("o", "do"),
     returns=("D",),
+    timed=timed.attention(timed.row_dot, "o", "do"),
     options=("block_q",),
     title="D: one scalar a query",
     points=10,
@@ -411,6 +412,7 @@ DKDV = exercise(
     "04.dkdv",
     given=GIVEN,
     returns=("dk", "dv"),
+    timed=timed.attention(timed.dkdv, *GIVEN),
     options=OPTIONS,
     title="dK and dV: a key tile owns them",
     points=35,
@@ -435,6 +437,7 @@ DQ = exercise(
     "04.dq",
     given=GIVEN,
     returns=("dq",),
+    timed=timed.attention(timed.dq, *GIVEN),
     options=OPTIONS,
     title="dQ: a query tile owns it",
     points=20,
@@ -467,10 +470,12 @@ ATTENTION = exercise(
     "04.attention",
     given=("q", "k", "v", "do"),
     returns=("o", "dq", "dk", "dv"),
+    timed=timed.attention(timed.forward_and_backward, *"qkv", "do"),
     options=OPTIONS,
     title="One autograd.Function",
     points=35,
     gpu_points=10,
+    gpu=timed.attention_cell(products=7),
     minutes=30,
     difficulty=3,
     signature=(

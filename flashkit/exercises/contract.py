@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from flashkit.instruments.workload import Work
 from flashkit.runtime.call import Call
 from reference.traffic import Shape
 
@@ -88,6 +89,48 @@ class CudaKernel:
     passes: float
 
 
+TIERS = ((1.1, 1.0), (1.5, 0.8), (3.0, 0.6))
+SLOW = 0.4  # of a GPU cell's points: right, but slower than every tier
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A call large enough for its time to mean something: checks predict it, and a GPU measures it.
+
+    sizes, options   of that call; what they do not name is the case's whose kernel was compiled
+    works    case -> what each launch of the course's own solution has to do, in launch order
+    tensors  case -> shape and dtype of each tensor argument, in order; their values are random
+    blocks   the resource budget: at least so many blocks an SM, and no spills
+    """
+
+    sizes: Mapping[str, int]
+    works: Callable[[Case], Sequence[Work]]
+    tensors: Callable[[Case], Mapping[str, tuple[tuple[int, ...], str]]]
+    options: Mapping[str, object] = field(default_factory=dict)
+    blocks: int = 2
+
+    def like(self, case: Case) -> Case:
+        """The large call that the kernel compiled for ``case`` could be given."""
+        options = {name: value for name, value in self.options.items() if name in case.options}
+        return replace(case, why="timed", sizes={**case.sizes, **self.sizes}, options={**case.options, **options})
+
+
+@dataclass(frozen=True)
+class GpuCell:
+    """How the grade cell ``<id>.gpu`` of a Triton exercise is judged: :mod:`flashkit.check.timing`. Needs ``timed``.
+
+    case   the call that is compared and timed; its ``values`` are not used
+    flop   case -> floating-point operations that no right kernel can do without
+    peers  name -> the same result by PyTorch, from the same arguments: timed beside it and told, never graded
+    tiers  (largest ratio of its time to the course's own kernel's, share of the points), the fastest first
+    """
+
+    case: Case
+    flop: Callable[[Case], float]
+    peers: Mapping[str, Callable] = field(default_factory=dict)
+    tiers: Sequence[tuple[float, float]] = TIERS
+
+
 @dataclass(frozen=True)
 class Tuning:
     """How a table of launch choices is judged, one choice an architecture: by compiling it and predicting its time.
@@ -126,6 +169,8 @@ class Exercise:
     shares     how the points divide among what is judged; "right", where it counts, is the gate
     cuda       set where the answer is CUDA C++: ``call`` then asks for the text and the launch choice
     gpu_points points of its grade cell ``<id>.gpu``, judged on a GPU only; 0 when it has none
+    timed      the call whose time a check predicts, and measures on a GPU; None: no time is told
+    gpu        how ``<id>.gpu`` is judged, where the answer is a Triton kernel; None: pending everywhere
     tuning     set where the answer is a kernel with launch choices, whose compilation is judged
     """
 
@@ -154,6 +199,8 @@ class Exercise:
     cuda: CudaKernel | None = None
     seconds: float = 20.0  # one call's time limit
     gpu_points: float = 0.0
+    timed: Timed | None = None
+    gpu: GpuCell | None = None
     tuning: Tuning | None = None
 
     def __post_init__(self):

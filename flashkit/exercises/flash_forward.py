@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from flashkit.exercises import timed
 from flashkit.exercises.contract import Case, Exercise
 from flashkit.exercises.forward_faults import EMPTY_ROW, Variant, bank
 from flashkit.exercises.honest import honest_forward
@@ -226,7 +227,7 @@ def exercise(id: str, *, dims: int, returns: tuple[str, ...], options: tuple[str
         least=lambda case: {n: b for n, b in least(case).items() if n in "qkv" or n in returns},
         probe=probe,
         meter_says=meter_says,
-        **rest,
+        **{"timed": timed.attention(timed.forward, *"qkv", dims=dims), **rest},
     )
 
 
@@ -257,6 +258,7 @@ LOOP_ONLY = (
 
 TILE = exercise(
     "03.tile",
+    timed=timed.attention(timed.forward, *"qkv", dims=2, grown={}),
     dims=2,
     returns=("o",),
     options=("block_q", "block_k"),
@@ -378,6 +380,7 @@ HEADS = exercise(
     title="Batch, heads, grouped queries, strides and lse",
     points=40,
     gpu_points=10,
+    gpu=timed.attention_cell(products=2),
     minutes=45,
     difficulty=4,
     signature=(

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from flashkit.exercises import flash_forward, rows
-from flashkit.exercises.contract import NUMBER, Case, Exercise, Fault
+from flashkit.exercises import flash_forward, rows, timed
+from flashkit.exercises.contract import NUMBER, Case, Exercise, Fault, Timed
 from flashkit.exercises.forward_faults import FAULT, Variant
 from flashkit.exercises.rows import row_case
 from flashkit.runtime.call import Argument, Call, Returned
@@ -177,6 +177,7 @@ def softmax_exercise(id: str, cases, faults, loads: int, **rest) -> Exercise:
         faults=faults,
         budget=budget,
         meter_says=row_meter_says,
+        timed=Timed(timed.ROWS, timed.rows, timed.row_tensors),
         **rest,
     )
 
@@ -198,6 +199,7 @@ SOFTMAX = softmax_exercise(
     title="Row softmax: one read, one write",
     points=15,
     gpu_points=5,
+    gpu=timed.softmax_cell(),
     minutes=20,
     difficulty=2,
     signature="row_softmax(x) -> y    # x, y (rows, columns); each row is read once and written once",
@@ -246,6 +248,7 @@ NAIVE_ATTENTION = replace(
     flash_forward.exercise(
         "01.naive_attention",
         dims=2,
+        timed=timed.attention(timed.naive, *"qkv", dims=2, grown=timed.SCORES),
         returns=("o",),
         options=("block_q", "block_k"),
         title="Naive attention in three kernels, metered to the ledger's byte",

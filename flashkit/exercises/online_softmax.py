@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from flashkit.exercises import flash_forward, rows
-from flashkit.exercises.contract import COMPILED, NUMBER, Case, CudaKernel, Exercise, Fault
+from flashkit.exercises import flash_forward, rows, timed
+from flashkit.exercises.contract import COMPILED, NUMBER, Case, CudaKernel, Exercise, Fault, Timed
 from flashkit.exercises.forward_faults import FAULT
 from flashkit.exercises.hbm_traffic import row_meter_says, softmax_exercise
 from flashkit.exercises.rows import row_case
@@ -314,6 +314,7 @@ WEIGHTED_SUM = Exercise(
         *ONLINE_FAULTS,
     ),
     budget=_sum_budget,
+    timed=Timed(timed.ROWS, timed.weighted_sum, timed.weighted_sum_tensors),
     meter_says=_sum_meter_says,
     hints=(
         "One program owns a row and carries m, l and acc (d_v numbers).",

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from flashkit.exercises.contract import Case, Exercise, Fault
+from flashkit.exercises import timed
+from flashkit.exercises.contract import Case, Exercise, Fault, Timed
 from flashkit.runtime.call import Argument, Call, Returned
 
 
@@ -98,6 +99,7 @@ ADD = Exercise(
         "The grid has triton.cdiv(n, block) programs.",
     ),
     meter_says=meter_says,
+    timed=Timed(timed.VECTOR, timed.add, timed.vectors),
 )
 
 EXERCISES = (ADD,)

@@ -24,6 +24,7 @@ from flashkit.instruments.record import Argument, Launch
 from flashkit.runtime.source import Line, Source, SourceError, collect
 
 ARCH = 90  # Hopper, when there is no GPU whose architecture could be asked
+STAGES = 3  # what Triton takes where a launch names none
 CPU_SECONDS = 60  # the child ends itself after that much, even when nobody waits for it any more
 CHILD = Path(__file__).with_name("compile_child.py")
 OPTIONS = {  # launch keywords that Triton's CUDA backend takes beside the kernel's own parameters
@@ -48,6 +49,7 @@ class CompileResult:
     registers  a thread, spills: bytes of local memory a thread, shared: bytes a block; None when not known
     static_shared  of CUDA C++, bytes declared in the text; threads a block; both None when not known
     listing    what the kernel's PTX is made of, when it was asked for
+    stages     that the launch asked for
     seconds    of compilation alone (ok) or of the whole child
     """
 
@@ -68,6 +70,7 @@ class CompileResult:
     static_shared: int | None = None
     threads: int | None = None
     listing: Listing | None = field(default=None, repr=False)
+    stages: int = STAGES
 
     @property
     def ok(self) -> bool:
@@ -124,6 +127,7 @@ class Pending:
     def __init__(self, kernel: str, arch: int, source: Source, request: dict[str, Any]):
         self._kernel, self._arch, self._source = kernel, arch, source
         self._started, self._listing = time.monotonic(), bool(request.get("listing"))
+        self._stages = int(request.get("options", {}).get("num_stages", STAGES))
         self._result: CompileResult | None = None
         self._folder = tempfile.TemporaryDirectory(prefix="flashkit-compile-", ignore_cleanup_errors=True)
         folder = Path(self._folder.name)
@@ -188,7 +192,7 @@ class Pending:
             return self._died(noise)
         answer.setdefault("seconds", time.monotonic() - self._started)
         ok, lineno = answer.pop("ok"), answer.pop("lineno", 0)
-        result = CompileResult(self._kernel, "ok" if ok else "refused", arch=self._arch, **answer)
+        result = CompileResult(self._kernel, "ok" if ok else "refused", arch=self._arch, stages=self._stages, **answer)
         if self._listing and (folder / "kernel.ptx").exists():
             result = replace(result, listing=read((folder / "kernel.ptx").read_text()))
         if ok:

@@ -10,7 +10,7 @@ import hashlib
 import html
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from reference.occupancy import Occupancy, occupancy
 ARCHITECTURES = (80, 86, 89, 90, 100, 120)
 AT_ONCE = max(1, min(4, os.cpu_count() or 1))
 SECONDS = 120
+Question = tuple[str, int, str, Callable[[], compile_gate.Pending]]  # kernel, architecture, cache key, what asks
 SYSTEM_SHARED = 1024  # bytes a block that the system keeps; compilers for sm_90 and newer count them as the text's
 
 
@@ -144,22 +145,28 @@ def resources(kernel: Any, *args: Any, archs: Iterable[int] = ARCHITECTURES, **k
         launch = replace(kernel, options=kernel.options | kwargs)
     else:
         launch = describe_launch(_under_autotune(kernel), args, kwargs)
+    return Table(each((launch, arch) for arch in archs))
 
-    def ask(arch: int) -> tuple[str, Callable[[], compile_gate.Pending]]:
-        return _key(compile_gate.describe(launch, arch)), lambda: compile_gate.start(launch, arch, listing=True)
 
-    return Table(_answers(launch.name, archs, ask))
+def each(asked: Iterable[tuple[Launch, int]]) -> Iterator[Resources]:
+    """A row for each launch and its architecture, in order; the next ones compile meanwhile."""
+
+    def question(launch: Launch, arch: int) -> Question:
+        start = lambda: compile_gate.start(launch, arch, listing=True)  # noqa: E731
+        return launch.name, arch, _key(compile_gate.describe(launch, arch)), start
+
+    return _answers([question(launch, arch) for launch, arch in asked])
 
 
 def cuda_resources(text: str, kernel: str, threads: int, archs: Iterable[int] = ARCHITECTURES) -> Table:
     """The same for a kernel of CUDA C++ ``text`` (NVRTC) that is launched with ``threads`` threads a block."""
 
-    def ask(arch: int) -> tuple[str, Callable[[], compile_gate.Pending]]:
+    def question(arch: int) -> Question:
         name = f"{arch}a" if arch >= 90 else str(arch)
         start = lambda: cuda_gate.start(text, kernel, name, listing=True)  # noqa: E731
-        return _key({"text": text, "kernel": kernel, "arch": name}, cuda_gate.CHILD), start
+        return kernel, arch, _key({"text": text, "kernel": kernel, "arch": name}, cuda_gate.CHILD), start
 
-    rows = _answers(kernel, archs, ask)
+    rows = _answers([question(arch) for arch in archs])
     return Table(replace(row, threads=threads, shared=row.static_shared) for row in rows)
 
 
@@ -170,23 +177,22 @@ def _under_autotune(kernel: Any) -> Any:
     return kernel
 
 
-def _answers(kernel: str, archs: Iterable[int], ask: Callable) -> Iterator[Resources]:
-    """Rows in the order of ``archs``; at most AT_ONCE compilers run at a time."""
-    waiting: list[tuple[int, str, Any]] = []
-    questions = [(arch, *ask(arch)) for arch in archs]
-    for number, (arch, key, _) in enumerate(questions):
+def _answers(questions: Sequence[Question]) -> Iterator[Resources]:
+    """Rows in the order of the questions; at most AT_ONCE compilers run at a time."""
+    waiting: list[Any] = []
+    for number, (kernel, arch, key, _) in enumerate(questions):
         ahead = questions[number : number + AT_ONCE]
-        for later, later_key, start in ahead[len(waiting) :]:
-            waiting.append((later, later_key, _read(later_key) or start()))
-        known = waiting.pop(0)[2]
+        waiting += [_read(later_key) or start() for _, _, later_key, start in ahead[len(waiting) :]]
+        known = waiting.pop(0)
         if isinstance(known, compile_gate.Pending):
-            known = _row(kernel, arch, known.result(SECONDS))
+            known = of(known.result(SECONDS), kernel, arch)
             if known.kind in ("ok", "refused", "crashed"):
                 _write(key, known)
         yield known
 
 
-def _row(kernel: str, arch: int, result: compile_gate.CompileResult) -> Resources:
+def of(result: compile_gate.CompileResult, kernel: str, arch: int) -> Resources:
+    """The row of an answer that a compiler has given; one asked for with ``listing`` can be predicted from."""
     same = {f.name: getattr(result, f.name) for f in fields(Resources) if f.name not in ("kernel", "arch")}
     if same["static_shared"] and arch >= 90:
         same["static_shared"] -= SYSTEM_SHARED

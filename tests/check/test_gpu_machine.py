@@ -4,6 +4,7 @@ import pytest
 
 import flashkit  # noqa: F401  first: without a GPU it switches Triton's interpreter on
 from flashkit.check import gpu_machine
+from flashkit.check.cost import Target
 from tests.labs.kernels import load
 
 RIGHT = load("03.tile", "solution")
@@ -22,7 +23,7 @@ def gpu_says(monkeypatch):
 
 def test_a_kernel_right_in_both_children_keeps_its_points(gpu_says):
     gpu_says({"right": True, "sentence": "compiled and right on 8 of 8 public cases."})
-    report = gpu_machine.check_on_gpu("03.tile", RIGHT, 10.0)
+    report = gpu_machine.check_on_gpu("03.tile", RIGHT, 10.0, Target())
     assert (report.verdict, report.points, report.mistake) == ("right", 10.0, "")
     assert "compiled and right on 8 of 8" in str(report) and "compiled and right" in report._repr_html_()
     assert report.pending == ["time on a GPU"]
@@ -30,7 +31,7 @@ def test_a_kernel_right_in_both_children_keeps_its_points(gpu_says):
 
 def test_a_kernel_that_only_the_interpreter_finds_right_gets_nothing(gpu_says):
     gpu_says(None)
-    report = gpu_machine.check_on_gpu("03.tile", RIGHT, 10.0)
+    report = gpu_machine.check_on_gpu("03.tile", RIGHT, 10.0, Target())
     assert (report.verdict, report.points) == ("wrong", 0.0)
     assert str(report).startswith("✗ 03.tile wrong on this GPU") and "ended its process" in str(report)
 
@@ -38,7 +39,7 @@ def test_a_kernel_that_only_the_interpreter_finds_right_gets_nothing(gpu_says):
 def test_a_mistake_is_named_by_the_interpreted_child_and_never_launched_compiled(gpu_says):
     gpu_says({"right": True, "sentence": "must not be asked"})
     wrong = load("03.tile", "solution", (("tl.trans(K_j)", "tl.trans(K_j + 0.0)"), ("* scale", "* 1.0")))
-    report = gpu_machine.check_on_gpu("03.tile", wrong, 10.0)
+    report = gpu_machine.check_on_gpu("03.tile", wrong, 10.0, Target())
     assert (report.verdict, report.mistake, report.points) == ("wrong", "scale-missing", 0.0)
     assert "must not be asked" not in str(report)
 
@@ -46,5 +47,5 @@ def test_a_mistake_is_named_by_the_interpreted_child_and_never_launched_compiled
 def test_a_function_whose_source_is_gone_is_not_judged():
     scope = {}
     exec("def answer(q, k, v, block_q, block_k):\n    return q", scope)
-    report = gpu_machine.check_on_gpu("03.tile", scope["answer"], 10.0)
+    report = gpu_machine.check_on_gpu("03.tile", scope["answer"], 10.0, Target())
     assert report.verdict == "not judged" and report.points == 0.0 and "not judged" in str(report)
