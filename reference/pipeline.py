@@ -28,7 +28,6 @@ __all__ = [
     "Times",
     "read",
     "simulate",
-    "with_role",
 ]
 
 UNITS = {"copy": "copy engine", "matmul": "tensor core", "exp": "exp unit", "update": "ALU"}
@@ -36,12 +35,16 @@ UNITS = {"copy": "copy engine", "matmul": "tensor core", "exp": "exp unit", "upd
 
 @dataclass(frozen=True)
 class Times:
-    """How long one copy, product, block of exponentials and update take their unit. Same unit for all."""
+    """How long one copy, product, block of exponentials and update take their unit. Same unit for all.
+
+    ``latency`` passes from a product's end until its role can know of it; the tensor core goes on meanwhile.
+    """
 
     copy: float = 2.0
     matmul: float = 5.0
     exp: float = 0.0
     update: float = 0.0
+    latency: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -280,7 +283,8 @@ class _Engine:
         start = max(self.time, self.free[unit])
         end = self.free[unit] = start + getattr(self.result.times, i.verb)
         self._span(unit, role, start, end, i)
-        heapq.heappush(self.events, (end, next(self.order), then))
+        known = end + self.result.times.latency if i.verb == "matmul" else end
+        heapq.heappush(self.events, (known, next(self.order), then))
 
     def _span(self, lane: str, role: _Role, start: float, end: float, i: Instruction) -> None:
         block = i["block"] if i.verb in UNITS else -1

@@ -70,6 +70,29 @@ def attention(trips: Sequence[int], stages: int, turns: bool = False, overlap: b
     return roles, _counts(["_k", "_v"], stages, len(trips))
 
 
+def without_producer(blocks: int, stages: int) -> Made:
+    """Two overlapped consumers that copy for themselves: both must have done with a block before it is replaced.
+
+    Consumer 0 issues the copies; a named barrier of both stands where the empty barriers were, as __syncthreads does.
+    """
+    load = [
+        [("copy", f"{t}{j % stages}", j, f"full_{t.lower()}{j % stages}") for t in "KV"] for j in range(blocks)
+    ]
+    roles: Roles = {}
+    for c in range(2):
+        mine = [i for j in range(min(stages, blocks)) for i in load[j]] if c == 0 else []
+        for i in _overlapped(blocks, stages, None):
+            if i[0] != "arrive":
+                mine.append(i)
+            elif i[1].startswith("empty_v"):  # K of the block went before
+                done = sum(step[0] == "sync" for step in mine)
+                mine.append(("sync", "block", 2))
+                if c == 0 and done + stages < blocks:
+                    mine += load[done + stages]
+        roles[f"consumer{c}"] = mine
+    return roles, _counts(["_k", "_v"], stages, 1)
+
+
 def _use(product: str, j: int, stages: int) -> list[tuple]:
     """Wait for the block and queue its product."""
     tensor = "K" if product == "S" else "V"

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 TEXT_LIMIT = 2**17  # characters of a returned text: a hundred times the course's own
+TEXTS = ("text", "program")  # dtypes that cross as texts
 LIST_LIMIT = 2**14  # entries of a returned list
 
 
@@ -28,6 +29,7 @@ class Argument:
 class Returned:
     """A tensor that the student's function must return, a plain number or a text (dtype "number", "text"; shape ()).
 
+    dtype "program" is a barrier program, a text from there on: see :mod:`flashkit.runtime.program`.
     dtype "list" is a list of rows of plain numbers, of any length where the shape says -1. "schedule" is not returned:
     the meter makes it, see :mod:`flashkit.instruments.schedule`.
     """

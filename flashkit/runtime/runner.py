@@ -16,14 +16,15 @@ from flashkit.instruments.meter import Meter
 from flashkit.instruments.record import Finding, MeterStop, Record
 from flashkit.instruments.schedule import schedule
 from flashkit.runtime import gradients, guard
-from flashkit.runtime.call import LIST_LIMIT, TEXT_LIMIT, Call, Outcome, Problem, Returned
+from flashkit.runtime.call import LIST_LIMIT, TEXT_LIMIT, TEXTS, Call, Outcome, Problem, Returned
 from flashkit.runtime.capture import capture
 from flashkit.runtime.deadline import DeadlineExceeded, deadline
 from flashkit.runtime.explain import Explanation, explain
 from flashkit.runtime.placement import TORCH_DTYPES, place
+from flashkit.runtime.program import NoProgram, recorded
 from flashkit.runtime.source import is_installed
 
-PLAIN = ("number", "text", "list")  # what a function may return that no kernel has to have stored
+PLAIN = ("number", "list", *TEXTS)  # what a function may return that no kernel has to have stored
 
 
 def run(function: Callable, call: Call, undefined: float | None = math.nan, show: bool = True) -> Outcome:
@@ -44,6 +45,7 @@ def run(function: Callable, call: Call, undefined: float | None = math.nan, show
             guard.refuse_oracle_globals(function)
             with guard.no_oracle_imports(), deadline(call.seconds), meter if metered else contextlib.nullcontext():
                 result, derived = invoke(function, inputs, call)
+                result = recorded(result) if [r.dtype for r in call.returns] == ["program"] else result
         except KeyboardInterrupt:
             raise
         except BaseException as error:
@@ -86,6 +88,8 @@ def problem_of(error: BaseException, seconds: float) -> Problem:
     stop = _cause(error, MeterStop)
     if stop is not None:
         return from_finding(stop.finding)
+    if isinstance(error, NoProgram):
+        return Problem("wrong", str(error), lineno=error.line, line=error.text)
     underived = _cause(error, gradients.NoGradient)
     if underived is not None:
         return Problem("wrong", str(underived))
@@ -164,7 +168,7 @@ def _unlike(value, want: Returned, inputs) -> Problem | None:
         plain = isinstance(value, (int, float)) and not isinstance(value, bool)
         came = f"{type(value).__name__}: {value!r:.40}"
         return None if plain else Problem("wrong", f"{want.name} must be a plain number, but it is a {came}.")
-    if want.dtype == "text":
+    if want.dtype in TEXTS:
         return _no_text(value, want)
     if want.dtype == "list":
         return _no_list(value, want)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from flashkit.instruments.record import Finding, Traffic
-from flashkit.runtime.call import TEXT_LIMIT, Argument, Call, Outcome, Problem, Returned
+from flashkit.runtime.call import TEXT_LIMIT, TEXTS, Argument, Call, Outcome, Problem, Returned
 
 LENGTHS = struct.Struct(">IQ")
 HEADER_LIMIT = 2**22
@@ -176,7 +176,7 @@ def read_outcome(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], re
 
 
 def _read_outputs(arrays: Mapping[str, np.ndarray], returns: tuple[Returned, ...]) -> dict[str, np.ndarray]:
-    asked = [r for r in returns if r.dtype != "text" and r.name in arrays]
+    asked = [r for r in returns if r.dtype not in TEXTS and r.name in arrays]
     if any(not _fits(arrays[r.name].shape, r.shape) for r in asked):
         raise ValueError("an output of another shape")
     return {r.name: arrays[r.name].astype(np.float64) for r in asked}
@@ -188,7 +188,7 @@ def _fits(shape: tuple[int, ...], asked: tuple[int, ...]) -> bool:
 
 
 def _read_texts(texts: Mapping[str, str], returns: tuple[Returned, ...]) -> dict[str, str]:
-    found = {r.name: texts[r.name] for r in returns if r.dtype == "text" and r.name in texts}
+    found = {r.name: texts[r.name] for r in returns if r.dtype in TEXTS and r.name in texts}
     if any(type(text) is not str or len(text) > TEXT_LIMIT for text in found.values()):
         raise ValueError("no text, or one beyond the limit")
     return {name: text.encode("utf-8", "replace").decode() for name, text in found.items()}
