@@ -151,7 +151,8 @@ def again(order: Callable[[Job], list[Place]]) -> tuple[Plan, ...]:
         Plan(overlapping), Plan(short_stride), Plan(everything), Plan(to_the_end),
         more(lambda own: own + own[-1:]), more(lambda own: own[:1] + own), more(lambda own: own + own),
         more(lambda own: [place for place in own for _ in range(2)]),
-        alone(lambda job: order(job) + order(job)[-1:]), alone(lambda job: _joined([place] * 2 for place in order(job))),
+        alone(lambda job: order(job) + order(job)[-1:]),
+        alone(lambda job: _joined([place] * 2 for place in order(job))),
         alone(lambda job: order(job) + order(job)),
     )  # fmt: skip
 
