@@ -1,10 +1,11 @@
 # `make lab` and `make test` are all a reader needs. `make help` lists the rest.
 # PYTHON=python3.12 chooses the Python that .venv is made with; TORCH_INDEX=URL chooses where torch comes from.
-# LAB_ARGS is handed to JupyterLab; TEST_ARGS to pytest.
+# LAB_ARGS is handed to JupyterLab; TEST_ARGS to pytest; ONLY names exercises or labs for the kill matrix.
 PYTHON ?= python3
 GPU_PYTHON ?= python3
 LAB_ARGS ?=
 TEST_ARGS ?=
+ONLY ?=
 PYTHON_GIVEN := $(filter environment command%,$(origin PYTHON))
 VENV_BIN := $(CURDIR)/.venv/bin
 # nbgrader runs alembic by name, so the venv comes first on PATH
@@ -33,8 +34,8 @@ test-slow: venv  ## all cases, other tritons, a fresh clone, the large class
 lint: venv  ## ruff
 	@$(IN_VENV) -m ruff check .
 
-kill-matrix: venv  ## planted faults: caught by what, named as what
-	@$(IN_VENV) -m tests.labs.kill_matrix
+kill-matrix: venv  ## planted faults: caught by what, named as what (ONLY=03.heads for some)
+	@$(IN_VENV) -m tests.labs.kill_matrix $(ONLY)
 
 release: venv  ## teacher: make labs/ from solutions/ (never writes into work/)
 	@$(IN_VENV) -m tools.release

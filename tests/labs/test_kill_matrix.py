@@ -10,7 +10,7 @@ import pytest
 
 from tests.labs.correct_variants import NAMES, OVER_BUDGET, exercise_of
 from tests.labs.judging import is_misnamed, is_named, judge, judge_mutant
-from tests.labs.kill_matrix import EQUIVALENT, SINGLE, TWO_FAULTS, summary
+from tests.labs.kill_matrix import EQUIVALENT, SINGLE, TWO_FAULTS, is_asked, main, summary
 from tests.labs.mutant import Mutant
 
 SEEDS = (11,)  # of secret draws, in the slow suite
@@ -150,3 +150,31 @@ def test_the_last_line_is_bad_when_one_mutant_survives_or_one_variant_is_accused
     assert not summary(good, {**passing, NAMES[0]: judgement("wrong")})[1]
     unnamed = {mutant: judgement() for mutant in SINGLE[: len(SINGLE) // 15]}
     assert not summary({**good, **unnamed}, passing)[1]
+
+
+@pytest.mark.parametrize(
+    ("only", "asked"),
+    [
+        ((), True),
+        (("03",), True),
+        (("03.heads",), True),
+        (("04", "03.heads"), True),
+        (("03.head",), False),
+        (("0",), False),
+    ],
+)
+def test_arguments_name_exercises_or_labs(only, asked):
+    assert is_asked("03.heads", only) is asked
+
+
+def test_an_exercise_that_is_none_is_one_line_with_those_that_are(capsys):
+    assert main("03.head") == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "no mutant of 03.head; there are 00.add, " in said
+
+
+def test_a_part_of_the_matrix_has_a_last_line_of_its_own():
+    part = {m: judgement(named=m.faults) for m in SINGLE if m.exercise == "00.add"}
+    line, good = summary(part, {})
+    assert good and f"{len(part)}/{len(part)} caught" in line
+    assert not summary({**part, next(iter(part)): judgement("right")}, {})[1]
