@@ -26,7 +26,7 @@ OVER_BUDGET = {
 
 
 def exercise_of(name: str) -> str:
-    """``heads_exp2`` answers 03.heads, whose id ends so; only labs 03 and 04 may leave out what ``02_softmax__x`` says."""
+    """``heads_exp2`` answers 03.heads; only labs 03 and 04 may leave out the lab, which ``02_softmax__x`` says."""
     end = name.split("_")[0]
     if name[0].isdigit():
         return name.split("__")[0].replace("_", ".", 1)

@@ -74,7 +74,12 @@ def loop(header: str) -> tuple[str, str]:
 
 
 def load(**changed: str) -> tuple[str, str]:
-    return (LOAD, LOAD.replace(f"other={INF}", changed["other"]) if "other" in changed else LOAD.replace("lanes < columns", changed["mask"]))
+    return (
+        LOAD,
+        LOAD.replace(f"other={INF}", changed["other"])
+        if "other" in changed
+        else LOAD.replace("lanes < columns", changed["mask"]),
+    )
 
 
 SOFTMAX = (
