@@ -54,7 +54,7 @@ class Estimate:
 
 
 def estimate(arch: int, block_q: int, block_k: int, d: int, warps: int = 4, stages: int = 2) -> Estimate:
-    """Registers and shared memory of the fp16 forward with ``stages`` key tiles in flight, as Triton 3.7 lays it out."""
+    """Registers and shared memory of the fp16 forward with ``stages`` key tiles in flight, as Triton 3.7 has it."""
     registers, shared = (
         registers_a_thread(arch, block_q, block_k, d, warps),
         shared_bytes(arch, block_q, block_k, d, stages),
@@ -65,7 +65,7 @@ def estimate(arch: int, block_q: int, block_k: int, d: int, warps: int = 4, stag
 
 
 def shared_bytes(arch: int, block_q: int, block_k: int, d: int, stages: int) -> int:
-    """Q_i, and K_j and V_j once a stage. With mma.sync one stage less, as tiles go on to registers, but P passes too."""
+    """Q_i, and K_j and V_j once a stage. With mma.sync one stage less, as tiles go to registers, but P passes too."""
     keys = 2 * 2 * block_k * d
     if arch in WARPGROUPS:
         return 2 * block_q * d + stages * keys

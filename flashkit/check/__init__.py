@@ -15,6 +15,7 @@ from flashkit.check.compare import judge
 from flashkit.check.cost import Target, cost, here
 from flashkit.check.diagnose import Diagnosis, Observation, diagnose, where
 from flashkit.check.gpu_machine import ChildReport, check_on_gpu, time_on_gpu
+from flashkit.check.grid import sweep
 from flashkit.check.report import Report
 from flashkit.check.score import bytes_requested, points
 from flashkit.check.timing import TimeReport
@@ -24,6 +25,8 @@ from flashkit.instruments.hooks import interpreting
 from flashkit.runtime.call import Outcome, Problem
 from flashkit.runtime.explain import explain_compile
 from flashkit.runtime.runner import from_explanation, run
+
+__all__ = ["check", "check_time", "conclude", "find", "hint", "observe", "sweep"]
 
 COMPILE_SECONDS = 60.0
 
@@ -54,7 +57,7 @@ def check(
 
     report = conclude(exercise, observations, pending, again, public=cases is None, target=target)
     if exercise.tuning is not None:
-        report = tuned.report(exercise, report, tuned.launched(observations), tuned.progress_line if show else None)
+        report = tuned.report(exercise, report, tuned.launched(observations), show=tuned.progress_line)
     if cases is None and progress.in_a_notebook():
         progress.checked(id, report.points, report.out_of)
     return report

@@ -1,36 +1,40 @@
-"""Judges launch choices, one for each GPU architecture: does it compile, does it spill, how long is it predicted to take?
+"""Judges launch choices, one for each GPU architecture: does it compile, does it spill, how long would it take?
 
 A choice holds when its predicted time is within the exercise's slack of the least that the course's own kernel reaches
-on the published grid, or of what this very kernel would reach with the choices that are best there. Nothing runs here: kernels
-come as launches that were seen, and are compiled apart.
+on the published grid, or of what this very kernel would reach with the choices that are best there. Nothing runs here:
+kernels come as launches that were seen, and are compiled apart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from flashkit.exercises.contract import Tuning
 from flashkit.instruments import resources, workload
 from flashkit.instruments.record import Argument, Launch
-from flashkit.instruments.resources import AT_ONCE, Resources
+from flashkit.instruments.resources import Resources
 from flashkit.instruments.roofline import predict
 from reference.machines import OF_ARCH
 
 Candidate = tuple[int, int, int, int]  # block_q, block_k, warps, stages
+TILES = ("block_q", "block_k")  # the kernel's constants that say its tile
 WARPS, STAGES = 4, 3  # what Triton takes where a launch does not say
+NOT_TRIED = ("timeout", "unavailable")
+QUIET = lambda done, total: None  # noqa: E731
 
 
 class Kernel(Protocol):
-    """A kernel that was launched: what it was given, and what a compiler makes of it."""
+    """A kernel that was launched: its constants and launch options, and the same with a candidate's instead."""
 
     constants: Mapping[str, Any]
     options: Mapping[str, Any]
 
-    def compiled(self, arch: int, candidate: Candidate | None = None) -> Resources:
-        """Compiled as it was launched, or with a candidate's tiles, warps and stages instead of its own."""
+    def relaunched(self, candidate: Candidate) -> Kernel: ...
+
+
+Compiler = Callable[[Sequence[tuple[Kernel, int]]], Iterator[Resources]]  # kernels, each for its architecture
 
 
 @dataclass(frozen=True)
@@ -47,19 +51,16 @@ class Launched:
     def options(self) -> Mapping[str, Any]:
         return self.launch.options
 
-    def compiled(self, arch: int, candidate: Candidate | None = None) -> Resources:
-        return resources.resources(_relaunched(self.launch, candidate), archs=(arch,))[0]
+    def relaunched(self, candidate: Candidate) -> Launched:
+        tiles = {name: Argument("constexpr", value) for name, value in zip(TILES, candidate, strict=False)}
+        options = {"num_warps": candidate[2], "num_stages": candidate[3]}
+        arguments = {**self.launch.arguments, **tiles}
+        return Launched(replace(self.launch, arguments=arguments, options={**self.launch.options, **options}))
 
 
-def _relaunched(launch: Launch, candidate: Candidate | None) -> Launch:
-    if candidate is None:
-        return launch
-    tiles = {name: Argument("constexpr", value) for name, value in zip(TILES, candidate, strict=False)}
-    options = {"num_warps": candidate[2], "num_stages": candidate[3]}
-    return replace(launch, arguments={**launch.arguments, **tiles}, options={**launch.options, **options})
-
-
-TILES = ("block_q", "block_k")
+def compile_launched(asked: Sequence[tuple[Launched, int]]) -> Iterator[Resources]:
+    """The compiler of kernels that were launched in this process; its answers are kept on disk."""
+    return resources.each([(kernel.launch, arch) for kernel, arch in asked])
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,8 @@ class Choice:
 
     def __str__(self) -> str:
         mark = {True: "✓", False: "✗", None: "?"}[self.holds]
-        return f"{mark} {self.part} {OF_ARCH[self.arch].name.removesuffix(' measured')}: {told(self.candidate)}: {self.why}"
+        gpu = OF_ARCH[self.arch].name.removesuffix(" measured")
+        return f"{mark} {self.part} {gpu}: {told(self.candidate)}: {self.why}"
 
 
 def told(candidate: Candidate | None) -> str:
@@ -90,38 +92,78 @@ def told(candidate: Candidate | None) -> str:
     return f"{block_q} x {block_k}, {warps} warps, {stages} stages"
 
 
-def judge_all(
+def judge(
     tuning: Tuning,
     launched: Mapping[int, Sequence[Kernel]],
-    show: Callable[[int, int], None] = lambda done, total: None,
+    compiler: Compiler = compile_launched,
+    show: Callable[[int, int], None] = QUIET,
 ) -> list[Choice]:
     """A verdict for each architecture from the kernels launched for it, in order; ``show`` is told of the progress."""
-    done = []
-    with ThreadPoolExecutor(AT_ONCE) as pool:  # each waits for a compiler that is a process of its own
-        for choice in pool.map(lambda arch: judge_one(tuning, arch, launched[arch]), launched):
-            done.append(choice)
-            show(len(done), len(launched))
+    found = {arch: _unread(arch, kernels) for arch, kernels in launched.items()}
+    asked = {arch: launched[arch][0] for arch, choice in found.items() if choice is None}
+    for arch, row in zip(asked, compiler([(kernel, arch) for arch, kernel in asked.items()]), strict=True):
+        found[arch] = _compiled(tuning, arch, candidate_of(asked[arch]), row)
+        show(sum(choice is not None for choice in found.values()), len(found))
+    slow = {arch: asked[arch] for arch, choice in found.items() if choice.seconds and not choice.holds}
+    return list({**found, **_against_themselves(tuning, slow, found, compiler)}.values())
+
+
+def _unread(arch: int, kernels: Sequence[Kernel]) -> Choice | None:
+    """Why there is no choice to be read from what was launched; None where there is one."""
+    if len(kernels) != 1:
+        return Choice(arch, None, None, f"not judged, because {len(kernels)} kernels were launched instead of one")
+    if candidate_of(kernels[0]) is None:
+        why = "not judged, because the kernel has no tl.constexpr parameters block_q and block_k to read it from"
+        return Choice(arch, None, None, why)
+    return None
+
+
+def _compiled(tuning: Tuning, arch: int, candidate: Candidate, row: Resources) -> Choice:
+    """The verdict from the compiler's answer alone; with ``seconds`` and not holding where it is only too slow."""
+    if row.kind in NOT_TRIED:
+        return Choice(arch, candidate, None, f"not judged: {row.message}", row)
+    problem = unfit(tuning, row, candidate)
+    if problem:
+        return Choice(arch, candidate, False, problem, row)
+    doubt = unclear(tuning, row, candidate)
+    if doubt:
+        return Choice(arch, candidate, None, f"not judged, because {doubt}", row)
+    seconds, least = predicted(tuning, arch, candidate, row), tuning.least[arch]
+    why = f"{_resources(row)}; predicted {milliseconds(seconds)}, least {milliseconds(least)}"
+    return Choice(arch, candidate, seconds <= (1 + tuning.slack) * least, why, row, seconds)
+
+
+def _against_themselves(
+    tuning: Tuning, slow: Mapping[int, Kernel], found: Mapping[int, Choice], compiler: Compiler
+) -> dict[int, Choice]:
+    """Choices that are too slow, compared with the same kernel launched as the course's best choices say.
+
+    The first of these that compiles and does not spill counts; a kernel that fits none of them is not slowed by its
+    choice.
+    """
+    done: dict[int, Choice] = {}
+    untried: set[int] = set()
+    for turn in range(max(map(len, tuning.shortlist.values()))):
+        left = [arch for arch in slow if arch not in done and turn < len(tuning.shortlist[arch])]
+        tried = [tuning.shortlist[arch][turn] for arch in left]
+        rows = compiler([(slow[arch].relaunched(c), arch) for arch, c in zip(left, tried, strict=True)])
+        for arch, candidate, row in zip(left, tried, rows, strict=True):
+            if row.kind in NOT_TRIED:
+                untried.add(arch)
+            elif not unfit(tuning, row, candidate) and not unclear(tuning, row, candidate):
+                done[arch] = _compared(tuning, found[arch], predicted(tuning, arch, candidate, row))
+    for arch in slow.keys() - done.keys():
+        holds, why = (None, "not compared") if arch in untried else (True, "for another kernel")
+        done[arch] = replace(found[arch], holds=holds, why=f"{found[arch].why}, {why}")
     return done
 
 
-def judge_one(tuning: Tuning, arch: int, kernels: Sequence[Kernel]) -> Choice:
-    """The verdict on one architecture's choice."""
-    if len(kernels) != 1:
-        return Choice(arch, None, None, f"{len(kernels)} kernels were launched, one is judged. Not judged")
-    candidate = candidate_of(kernels[0])
-    if candidate is None:
-        return Choice(
-            arch, None, None, "the kernel has no tl.constexpr parameters block_q and block_k to read. Not judged"
-        )
-    row = kernels[0].compiled(arch)
-    if row.kind in ("timeout", "unavailable"):
-        return Choice(arch, candidate, None, f"not judged: {row.message}", row)
-    problem = _unfit(tuning, row, candidate)
-    if problem:
-        return Choice(arch, candidate, False, problem, row)
-    seconds = predicted(tuning, arch, candidate, row)
-    holds, why = _fast(tuning, arch, kernels[0], seconds)
-    return Choice(arch, candidate, holds, f"{_resources(row)}; {why}", row, seconds)
+def _compared(tuning: Tuning, choice: Choice, own: float) -> Choice:
+    text, times = choice.why.split("; predicted")[0], milliseconds(choice.seconds)
+    if choice.seconds <= (1 + tuning.slack) * own:
+        why = f"{text}; predicted {times}; the course's best choice would give your kernel {milliseconds(own)}"
+        return replace(choice, holds=True, why=why)
+    return replace(choice, why=f"{text}; predicted {times}, but {milliseconds(own)} with another choice of the grid")
 
 
 def candidate_of(kernel: Kernel) -> Candidate | None:
@@ -141,7 +183,7 @@ def predicted(tuning: Tuning, arch: int, candidate: Candidate, row: Resources) -
     return predict(row, work, machine, stages).seconds
 
 
-def _unfit(tuning: Tuning, row: Resources, candidate: Candidate) -> str:
+def unfit(tuning: Tuning, row: Resources, candidate: Candidate) -> str:
     """Why no GPU of this architecture should run it; "" when one should."""
     if not row.ok:
         return f"does not compile: {row.message.strip().splitlines()[-1] if row.message.strip() else row.kind}"
@@ -149,9 +191,14 @@ def _unfit(tuning: Tuning, row: Resources, candidate: Candidate) -> str:
         return f"{row.registers} registers a thread and {row.spills} B of them spilled to memory"
     if row.occupancy is None or not row.occupancy.blocks:
         return "not even one block fits on an SM"
+    return ""
+
+
+def unclear(tuning: Tuning, row: Resources, candidate: Candidate) -> str:
+    """Why no time can be predicted for a kernel that fits; "" when one can."""
     loop = row.listing.main if row.listing else None
     if loop is None:
-        return "no loop over key tiles is left in the compiled code, so that no time can be predicted"
+        return "no loop over key tiles is left in the compiled code"
     if 0 < loop.matrix * row.threads / 32 < 0.99 * _trip_flop(tuning, candidate):
         return "its loop does less matrix work than a tile of block_q x block_k needs"
     return ""
@@ -168,21 +215,5 @@ def _resources(row: Resources) -> str:
     return f"{row.registers} registers, no spills, {row.shared / 1024:.4g} KiB, {blocks}"
 
 
-def _fast(tuning: Tuning, arch: int, kernel: Kernel, seconds: float) -> tuple[bool, str]:
-    """Is it within the slack of the least time? Comparing with itself costs compilations, so it comes second."""
-    told, least = f"predicted {_ms(seconds)}", tuning.least[arch]
-    if seconds <= (1 + tuning.slack) * least:
-        return True, f"{told}, least {_ms(least)}"
-    for candidate in tuning.shortlist[arch]:
-        row = kernel.compiled(arch, candidate)
-        if row.kind in ("timeout", "unavailable") or _unfit(tuning, row, candidate):
-            continue
-        own = predicted(tuning, arch, candidate, row)
-        if seconds <= (1 + tuning.slack) * own:
-            return True, f"{told}; the course's best choice would give your kernel {_ms(own)}"
-        return False, f"{told}, but your kernel is predicted {_ms(own)} with another choice of the grid"
-    return True, f"{told}; no choice that suits the course's kernel fits yours"
-
-
-def _ms(seconds: float) -> str:
+def milliseconds(seconds: float) -> str:
     return f"{seconds * 1e3:.3f} ms"

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 
-from flashkit.check.choices import Choice, Kernel, Launched, judge_all
+from flashkit.check.choices import QUIET, Choice, Compiler, Kernel, Launched, compile_launched, judge
 from flashkit.check.diagnose import Observation
 from flashkit.check.report import Report
 from flashkit.check.score import points
@@ -37,11 +36,14 @@ class TunedReport(Report):
 
 
 def report(
-    exercise: Exercise, plain: Report, launched: Mapping[int, Sequence[Kernel]], show: Callable | None = None
+    exercise: Exercise,
+    plain: Report,
+    launched: Mapping[int, Sequence[Kernel]],
+    compiler: Compiler = compile_launched,
+    show: Callable[[int, int], None] = QUIET,
 ) -> TunedReport:
     """The report from ``plain``, which judged the answers, and from what was launched for each architecture."""
-    right = plain.parts["right"] and plain.verdict == "right"
-    choices = judge_all(exercise.tuning, launched, show or (lambda done, total: None)) if right else []
+    choices = judge(exercise.tuning, launched, compiler, show) if plain.verdict == "right" else []
     held = {choice.part: choice.holds for choice in choices}
     parts = {**plain.parts, **{name: held.get(name) for name in exercise.shares}}
     same = {f.name: getattr(plain, f.name) for f in fields(Report)}
@@ -58,9 +60,7 @@ def launched(observations: Sequence[Observation]) -> dict[int, list[Launched]]:
     }
 
 
-def progress_line(done: int, total: int) -> None:
+def progress_line(done: int, total: int, what: str = "architectures") -> None:
     """A line on stdout that says why this takes longer than other checks; it is gone when the report comes."""
-    text = f"compiling for {total} architectures (the first time takes a while): {done} done"
-    print(
-        f"\r{text if done < total else ' ' * len(text)}", end="\r" if done == total else "", file=sys.stdout, flush=True
-    )
+    text = f"compiling {total} {what} (slow the first time only): {done} done"
+    print(f"\r{text if done < total else ' ' * len(text)}", end="\r" if done == total else "", flush=True)
