@@ -5,6 +5,7 @@ Exercises join by themselves. What an exercise's mistakes cannot tell apart, or 
 
 import dataclasses
 import itertools
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -94,15 +95,16 @@ def look_alike(judged, case, a, b):
 def check_bank(id, seed):
     cases, judges, wrong = predictions(id, seed)
     with np.errstate(all="ignore"):
-        harmless = [key for key, p in wrong.items() if all(is_right(j, x) for j, x in zip(judges, p, strict=True))]
-        counts = {name: sum(key[0] == name for key in harmless) for name, _ in harmless}
-        effective = [item for item in wrong.items() if item[0] not in harmless]
+        right = {key: [is_right(*x) for x in zip(judges, p, strict=True)] for key, p in wrong.items()}
+        telling = np.argsort([sum(on_case) for on_case in zip(*right.values(), strict=True)], kind="stable")
+        effective = [key for key in wrong if not all(right[key])]
         alike = [
             (a, b)
-            for (a, p), (b, q) in itertools.combinations(effective, 2)
-            if a[0] != b[0] and all(look_alike(*x) for x in zip(judges, cases, p, q, strict=True))
+            for a, b in itertools.combinations(effective, 2)
+            if a[0] != b[0] and all(look_alike(judges[c], cases[c], wrong[a][c], wrong[b][c]) for c in telling)
         ]
-    at_times = {name: number for name, (number, _) in AT_TIMES_HARMLESS.get(id, {}).items() if counts.get(name)}
+    counts = Counter(name for name, number in wrong if all(right[name, number]))
+    at_times = {name: number for name, (number, _) in AT_TIMES_HARMLESS.get(id, {}).items() if counts[name]}
     assert counts == at_times | {name: number for name, (number, _) in HARMLESS.get(id, {}).items()}
     assert not alike
 
@@ -123,9 +125,11 @@ def test_so_it_is_for_many_secret_draws(id, seed):
 def unchanged(variant):
     """The variant that changes nothing, of the same kind; None where a variant is a whole wrong answer."""
     if isinstance(variant, tuple):
-        parts = [unchanged(part) if dataclasses.is_dataclass(part) else part for part in variant]
-        return tuple(parts) if any(map(dataclasses.is_dataclass, parts)) else None
-    return type(variant)() if dataclasses.is_dataclass(variant) else None
+        parts = [unchanged(part) or part for part in variant]
+        return tuple(parts) if any(map(unchanged, variant)) else None
+    fields = dataclasses.fields(variant) if dataclasses.is_dataclass(variant) else ()
+    given = [f.name for f in fields if f.default is f.default_factory]  # both missing: the field has no default
+    return type(variant)() if fields and not given else None
 
 
 def neutral(exercise):
