@@ -57,7 +57,7 @@ def start_cuda(source: Source, arch: str, limits: Limits) -> Pending:
         return Pending.answered(result)
 
 
-def start_kernel(claim: Mapping[str, Any], cells: Mapping[str, str], limits: Limits) -> Pending:
+def start_kernel(claim: Mapping[str, Any], cells: Mapping[str, str], limits: Limits, arch: int = ARCH) -> Pending:
     """Starts compiling what a child claims it launched. ``cells`` are the submission's cells: file name -> source."""
     name = str(claim.get("name", "kernel"))[:80]
     try:
@@ -69,7 +69,7 @@ def start_kernel(claim: Mapping[str, Any], cells: Mapping[str, str], limits: Lim
         problem = _foreign(source, cells) or _not_plain(source.text)
         if problem:
             return Pending.answered(CompileResult(name, "unavailable", error="SourceError", message=problem))
-        return _CompiledApart(name, source, _request(claim["request"], source), limits)
+        return _CompiledApart(name, source, _request(claim["request"], source, arch), limits)
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
         return Pending.answered(CompileResult(name, "unavailable", message="Its source could not be collected."))
 
@@ -79,7 +79,7 @@ def _source(claim: Mapping[str, Any]) -> Source:
     return Source(str(claim["text"]), str(claim["name"]), lines, (), {})
 
 
-def _request(claim: Mapping[str, Any], source: Source) -> dict[str, Any]:
+def _request(claim: Mapping[str, Any], source: Source, arch: int) -> dict[str, Any]:
     """The compile request; where packages lie and how long it may take are the judge's to say."""
     import triton
 
@@ -88,7 +88,7 @@ def _request(claim: Mapping[str, Any], source: Source) -> dict[str, Any]:
         "types": dict(claim["types"]),
         "aligned": list(claim["aligned"]),
         "options": dict(claim["options"]),
-        "arch": ARCH,
+        "arch": arch,
         "cpu_seconds": CPU_SECONDS,
         "listing": True,
         "paths": [str(Path(triton.__file__).resolve().parents[1])],

@@ -10,13 +10,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from flashkit.check import conclude, cuda
+from flashkit.check import conclude, cuda, tuned
 from flashkit.check.compare import Judge
 from flashkit.check.compare import judge as reference_of
 from flashkit.check.diagnose import Observation
 from flashkit.check.report import Report
 from flashkit.exercises.contract import SHARES, Case, Exercise
-from flashkit.grading import compile_apart, seeds
+from flashkit.grading import claimed_kernels, compile_apart, seeds
+from flashkit.grading.claimed_kernels import Claimed
 from flashkit.grading.room import Child, CodeCell, Room
 from flashkit.grading.settings import Settings
 from flashkit.instruments import cuda_gate
@@ -86,9 +87,9 @@ class Examiner:
         """Half precision first, whose kernel compiles soonest, then in order until a case leaves no hope."""
         until = time.monotonic() + self.settings.seconds_per_exercise
         observations, pending = [], []
-        wanted = "compiles" in exercise.shares
+        wanted, choices = "compiles" in exercise.shares, exercise.tuning is not None
         for case in sorted(cases, key=lambda case: case.dtype != "fp16"):
-            child.ask(exercise.call(case), kernels=wanted and not pending)
+            child.ask(exercise.call(case), kernels=choices or wanted and not pending)
             reference = _reference(exercise, case)  # while the child works
             outcome = child.answer()
             if time.monotonic() > until and not outcome.problem:
@@ -97,6 +98,8 @@ class Examiner:
             observations.append(Observation(case, reference, outcome))
             if wanted and not pending:
                 pending = self._compile(child)
+            if choices and case in exercise.cases:
+                child.claims[case.options["arch"]] = [Claimed(c) for c in child.kernels if isinstance(c, Mapping)]
             if outcome.problem and not outcome.problem.finding and outcome.problem.verdict in ("crashed", "refused"):
                 break
         return sorted(observations, key=lambda o: cases.index(o.case)), pending
@@ -125,11 +128,18 @@ class Examiner:
             return child.answer()
 
         try:
-            return conclude(exercise, observations, pending, again, public=False)
+            return self._with_choices(child, conclude(exercise, observations, pending, again, public=False))
         except (ValueError, TypeError, IndexError, AttributeError, KeyError):
             # A finding that no meter writes. Without findings, a wrong answer is still a wrong answer.
             plain = [replace(o, outcome=_without_findings(o.outcome)) for o in observations]
-            return conclude(exercise, plain, pending, again, public=False)
+            return self._with_choices(child, conclude(exercise, plain, pending, again, public=False))
+
+    def _with_choices(self, child: Child, report: Report) -> Report:
+        """The report with a verdict on each launch choice, where these are what the exercise is about."""
+        if report.exercise.tuning is None:
+            return report
+        compiler = claimed_kernels.compiler(self._sources(), self.settings.limits)
+        return tuned.report(report.exercise, report, child.claims, compiler)
 
 
 def _reference(exercise: Exercise, case: Case) -> Judge:

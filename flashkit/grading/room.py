@@ -97,6 +97,7 @@ class Child:
         self.problem: Problem | None = None
         self.lost_cell: int | None = None
         self.kernels: list[dict[str, Any]] = []
+        self.claims: dict[int, list[Any]] = {}  # by architecture, where launch choices are judged
         self.student_seconds = 0.0
         self._asked: Call | None = None
 
