@@ -27,6 +27,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 LONGEST = 4000  # instructions of one role
+ROLES = 16
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,12 @@ NAMES = ("tile", "product", "barrier", "name")  # operands that are text; the ot
 
 
 class ProgramError(ValueError):
-    """A program that cannot be run; its text is one line that says which instruction, and what would be right."""
+    """A program that cannot be run; its text is one line that says which instruction, and what would be right.
+
+    ``line`` is where a student's program yields it (0: not known).
+    """
+
+    line = 0
 
 
 @dataclass(frozen=True)
@@ -87,6 +93,8 @@ def read(roles: Mapping[str, Iterable], barriers: Mapping[str, int]) -> Program:
     """The program of these roles (lists or generators of tuples) and barrier counts. Raises ProgramError."""
     if not isinstance(roles, Mapping) or not isinstance(barriers, Mapping):
         raise ProgramError("A program is two dicts: roles by name, and the arrival count of each barrier by name.")
+    if len(roles) > ROLES:
+        raise ProgramError(f"A program has at most {ROLES} roles, but this one has {len(roles)}.")
     for name, count in barriers.items():
         if not isinstance(name, str) or type(count) is not int or count < 1:
             raise ProgramError(
@@ -108,6 +116,14 @@ def _instructions(role: str, given: Iterable, barriers: Mapping[str, int]) -> tu
 
 
 def _instruction(role: str, item, barriers: Mapping[str, int]) -> Instruction:
+    try:
+        return _checked(role, item, barriers)
+    except ProgramError as error:
+        error.line = item.line if isinstance(item, Instruction) else 0
+        raise
+
+
+def _checked(role: str, item, barriers: Mapping[str, int]) -> Instruction:
     line = item.line if isinstance(item, Instruction) else 0
     parts = (item.verb, *item.operands) if isinstance(item, Instruction) else item
     if not isinstance(parts, (tuple, list)) or not parts or not isinstance(parts[0], str):

@@ -14,6 +14,7 @@ import numpy as np
 
 from flashkit.exercises.contract import Case, Exercise, Outputs
 from flashkit.exercises.inputs import NUMPY_DTYPES
+from flashkit.runtime.call import Outcome
 
 OF_LARGEST = 0.3
 
@@ -49,6 +50,7 @@ class Judge:
     allowed: Mapping[str, np.ndarray]
     derive: Callable[[Outputs], Outputs] = lambda outputs: outputs
     at_most: tuple[str, ...] = ()
+    simulate: Callable[[Outcome], Outcome] = lambda outcome: outcome
 
     def disagreement(
         self, outputs: Outputs, reference: Outputs | None = None, loose: float = 0.0
@@ -94,7 +96,13 @@ def judge(exercise: Exercise, case: Case) -> Judge:
     allowed = {
         name: _allowed(exercise, case, name, reference[name], [run[name] for run in honest]) for name in reference
     }
-    return Judge(reference, allowed, lambda outputs: exercise.derive(case, outputs), exercise.at_most)
+    return Judge(
+        reference,
+        allowed,
+        lambda outputs: exercise.derive(case, outputs),
+        exercise.at_most,
+        lambda outcome: exercise.simulate(case, outcome),
+    )
 
 
 def _allowed(exercise: Exercise, case: Case, name: str, reference: np.ndarray, honest: list) -> np.ndarray:

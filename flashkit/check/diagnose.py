@@ -27,6 +27,7 @@ class Observation:
     outcome: Outcome
 
     def __post_init__(self):
+        self.outcome = self.judge.simulate(self.outcome)
         if self.outcome.outputs:
             self.outcome = replace(self.outcome, outputs=self.judge.derive(self.outcome.outputs))
 
@@ -93,6 +94,9 @@ def diagnose(exercise: Exercise, observations: list[Observation], rerun: Callabl
 
 def _named(exercise: Exercise, observations: list[Observation]) -> tuple[Fault, ...]:
     """What fits every case goes before what the meter's findings suggest, which says nothing of the right cases."""
+    if exercise.named is not None:
+        names = exercise.named([(o.case, o.outcome) for o in observations])
+        return tuple(fault for fault in exercise.faults if fault.name in names)
     fits = tuple(_matching(exercise, observations))
     return fits or _known(exercise, _meter_names(exercise, [o for o in observations if not o.right]))
 

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from flashkit.exercises import backward, flash_forward, hbm_traffic, online_softmax, parallelism, start_here, tile_budgets
+from flashkit.exercises import (
+    backward,
+    flash_forward,
+    hbm_traffic,
+    online_softmax,
+    parallelism,
+    pipelines,
+    start_here,
+    tile_budgets,
+)
 from flashkit.exercises.contract import Case, Exercise, Fault
 
-LABS = (start_here, hbm_traffic, online_softmax, flash_forward, backward, tile_budgets, parallelism)
+LABS = (start_here, hbm_traffic, online_softmax, flash_forward, backward, tile_budgets, parallelism, pipelines)
 EXERCISES: dict[str, Exercise] = {e.id: e for lab in LABS for e in lab.EXERCISES}
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from flashkit.instruments.workload import Work
-from flashkit.runtime.call import Call
+from flashkit.runtime.call import Call, Outcome
 from reference.traffic import Shape
 
 UNSAID = {("B", 1), ("H_q", 1), ("H_kv", 1)}
@@ -164,6 +164,8 @@ class Exercise:
     least      case -> bytes by tensor name that any right kernel must request: each needed element once
     probe      case -> a case whose V is the identity, so that the output is P itself; None where that cannot be
     derive     (case, outputs) -> what is compared, made of what came back, such as a makespan of the schedule
+    simulate   (case, outcome) -> outcome, where the answer is a barrier program: what the simulator makes of it
+    named      [(case, outcome), ...] -> names of the faults that explain them; None: found by the wrong oracles
     at_most    names of derived numbers that may be smaller than the oracle's
     meter_says (case, finding) -> name of the fault that a finding of the meter stands for, or ""
     shares     how the points divide among what is judged; "right", where it counts, is the gate
@@ -194,6 +196,8 @@ class Exercise:
     lse_outputs: tuple[str, ...] = ("lse",)
     derive: Callable[[Case, Outputs], Outputs] = lambda case, outputs: outputs
     at_most: tuple[str, ...] = ()
+    simulate: Callable[[Case, Outcome], Outcome] = lambda case, outcome: outcome
+    named: Callable[[Sequence[tuple[Case, Outcome]]], tuple[str, ...]] | None = None
     least: Callable[[Case], Mapping[str, int]] = lambda case: {}
     shares: Mapping[str, float] = field(default_factory=lambda: SHARES)
     cuda: CudaKernel | None = None
