@@ -7,10 +7,12 @@ import pytest
 
 import grader_config
 from flashkit import exercises
+from flashkit.grading.cells import KERNEL, MARKER, graded_cells
 from flashkit.grading.grade import cell_points
 from tests.notebooks.execution import ROOT, execute
 
 LABS = sorted(path.parent.name for path in (ROOT / "solutions").glob("*/*.ipynb"))
+CODE_LINES, ANSWER_LINES = 25, 80
 STUB = "# YOUR CODE HERE\nraise NotImplementedError()"
 REGION = re.compile(
     r"^([ \t]*)(?:// )?### BEGIN SOLUTION\n.*?^[ \t]*(?:// )?### END SOLUTION$", re.MULTILINE | re.DOTALL
@@ -65,6 +67,24 @@ def test_every_blank_says_its_size_and_every_cell_of_the_frame_is_locked(lab):
         if cell.cell_type == "code":
             nbgrader = cell.metadata.nbgrader
             assert nbgrader.locked != nbgrader.solution and re.fullmatch(r"[\w-]+", nbgrader.grade_id)
+
+
+@pytest.mark.parametrize("lab", LABS)
+def test_code_cells_are_short_unless_they_hold_an_answer(lab):
+    """An answer is one cell: a Triton kernel with its launch, a CUDA text. nbgrader's marks are seen by no student."""
+    for cell in read("solutions", lab).cells:
+        if cell.cell_type == "code":
+            limit = ANSWER_LINES if cell.metadata.nbgrader.grade_id.startswith(KERNEL) else CODE_LINES
+            assert len(MARKER.sub("", cell.source).splitlines()) <= limit, cell.id
+
+
+def test_the_forward_of_lab_04_is_the_solution_of_lab_03():
+    """Lab 04 begins with a forward, and no lab depends on another's file; so it holds a copy, kept in step here."""
+    ours = graded_cells(ROOT / "solutions/03_flash_forward/03_flash_forward.ipynb")["kernel-03-heads"]
+    copy = graded_cells(ROOT / "solutions/04_backward/04_backward.ipynb")["kernel-04-forward"]
+    task, _, copied = MARKER.sub("", copy).partition("\n")
+    assert task.startswith("# Your kernel and your `flash_forward` of 03.heads")
+    assert copied == MARKER.sub("", ours)
 
 
 @pytest.mark.parametrize("lab", LABS)
