@@ -147,3 +147,33 @@ TEST = (
         ((64, 64), (32, 64), (64, 32)),
     ),
 )
+
+BLIND = (  # a second grid: no pair of FIT, TEST or the sweep is in it, and it was committed before it was measured
+    *(Case("blind", "softmax", N, columns=c) for N, c in ((12288, 3072), (24576, 1024), (6144, 6144))),
+    *(Case("blind", "row_dot", N, d, B, 12, block_q=t) for B, N, d, t in ((6, 6144, 128, 64), (10, 3072, 64, 128))),
+    *(Case("blind", "naive", N, d, block_q=t) for N, d, t in ((3072, 64, 64), (7168, 64, 128), (6144, 128, 64))),
+    *_attention(
+        "blind",
+        "forward",
+        ((3, 16, 3072, 64, False), (2, 12, 6144, 64, True), (1, 10, 12288, 64, False)),
+        ((64, 64), (128, 64), (64, 32), (32, 64)),
+    ),
+    *_attention(
+        "blind",
+        "forward",
+        ((1, 16, 6144, 128, False), (3, 12, 3072, 128, True)),
+        ((64, 64), (128, 64), (64, 32), (128, 32)),
+    ),
+    *_attention(
+        "blind",
+        "dkdv",
+        ((1, 20, 6144, 64, False), (3, 8, 3072, 128, True)),
+        ((64, 64), (32, 64), (64, 32)),
+    ),
+    *_attention(
+        "blind",
+        "dq",
+        ((1, 20, 6144, 64, False), (3, 8, 3072, 128, True)),
+        ((64, 64), (32, 64), (64, 32), (128, 64)),
+    ),
+)

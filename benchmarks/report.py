@@ -16,12 +16,10 @@ import triton
 
 from benchmarks.cases import FIT, Case
 from benchmarks.collect import launch_resources
-from flashkit.instruments import workload
+from benchmarks.workloads import works
 from flashkit.instruments.roofline import Constants, predict
-from flashkit.instruments.workload import Work
 from reference.machines import MACHINE
 from reference.occupancy import occupancy
-from reference.traffic import Shape
 
 RESULT = Path(__file__).parent / "results" / "prediction-h200.json"
 H200 = MACHINE["H200 measured"]
@@ -33,26 +31,6 @@ NOTE = (
     "timed on a quiet GPU, ten of them points of the tile sweep; the model's form stayed, but for a shuffle's cost, "
     "which had been read wrong. So the grid is held out of the fit, but its first result was known when it was made."
 )
-
-
-def works(case: Case) -> list[Work]:
-    """What each launch of a case has to do."""
-    s = Shape(
-        *(case.N, case.N, case.d, case.d, case.block_q, case.block_k),
-        B=case.B,
-        H_q=case.H,
-        H_kv=case.H,
-        causal=case.causal,
-    )
-    one = {
-        "forward": workload.forward,
-        "dq": workload.query_gradient,
-        "dkdv": workload.key_value_gradients,
-        "row_dot": workload.row_dot,
-    }
-    if case.kernel == "softmax":
-        return [workload.row_softmax(case.N, case.columns)]
-    return list(workload.naive_attention(s)) if case.kernel == "naive" else [one[case.kernel](s)]
 
 
 def predicted(case: Case, options: dict[str, int]) -> tuple[float, list[str]]:
@@ -83,9 +61,9 @@ def pair(record: dict, role: str) -> dict:
     }
 
 
-def summary(pairs: list[dict]) -> dict:
+def summary(pairs: list[dict], role: str = "test") -> dict:
     """What the bar counts, of the held-out pairs."""
-    errors = [abs(p["error"]) for p in pairs if p["role"] == "test"]
+    errors = [abs(p["error"]) for p in pairs if p["role"] == role]
     return {
         "held_out": len(errors),
         "within_25_percent": round(sum(e <= CLOSE for e in errors) / len(errors), 3),

@@ -7,7 +7,7 @@ PTX is what Triton and NVRTC hand to ptxas. It names the instructions that matte
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 KINDS = {  # what a table shows: the name, and how the instruction starts
@@ -33,6 +33,10 @@ _GLOBAL = re.compile(r"ld\.(?:volatile\.)?global\S*?(?:\.v(\d))?\.[bufs](\d+)$")
 _SHARED = re.compile(r"(?:ld|st)\.shared\S*?(?:\.v(\d))?\.[bufs](\d+)$")
 _MATRICES = re.compile(r"(?:ld|st)matrix\S*?\.x(\d)")
 _SHAPE = re.compile(r"\.m(\d+)n(\d+)k(\d+)\.")
+_CONSTANT = re.compile(r"mov\.b32\s+(%r\d+), (\d+);")
+_BLOCK = re.compile(r"\.(?:reqntid|maxntid)\s+(\d+)")
+_DESCRIBED = re.compile(r"kind::(\w+)\s+\[[^]]*],\s*(?:\[[^]]*]|%rd\d+),\s*%rd\d+,\s*(%r\d+)")
+DEPTH = {"f16": 16, "tf32": 8, "f8f6f4": 32, "i8": 32}  # K of a tcgen05 product: 32 bytes of each row
 _COPIED = re.compile(r"\],\s*(?:0x([0-9a-f]+)|(\d+))")
 
 
@@ -43,7 +47,7 @@ class Mix:
     issued      all instructions that take an issue slot
     cycles      of the scheduler that issues them (CUDA C++ Programming Guide, "Arithmetic Instructions")
     special     of those, the ones for the special-function unit (exp2, reciprocal, ...)
-    matrix      FLOP of matrix instructions (a warp's quarter of a warpgroup's); 0 for tcgen05, which hides its shape
+    matrix      FLOP of matrix instructions (a warp's quarter of a warpgroup's, its share of a block's tcgen05)
     kinds       how often each instruction of KINDS stands there
     loads       bytes a thread -> how many loads (or asynchronous copies) of that width from global memory
     shuffles, barriers   exchanges between lanes, waits of the block
@@ -76,12 +80,19 @@ class Listing:
 
 def read(ptx: str) -> Listing:
     """Reads PTX text; of several kernels in it, all together."""
-    lines = ptx.splitlines()
-    return Listing(mix(lines), [mix(lines[first : last + 1]) for first, last in _innermost(lines)])
+    lines, constants, block = ptx.splitlines(), dict(_CONSTANT.findall(ptx)), _BLOCK.search(ptx)
+    share = 32 / int(block[1]) if block else 1 / 4
+
+    def part(some: list[str]) -> Mix:
+        found = mix(some)
+        found.matrix += share * sum(_tcgen05(line, constants) for line in some)
+        return found
+
+    return Listing(part(lines), [part(lines[first : last + 1]) for first, last in _innermost(lines)])
 
 
 def mix(lines: Iterable[str]) -> Mix:
-    """Counts the instructions of some lines of PTX."""
+    """Counts the instructions of some lines of PTX, without the FLOP of tcgen05."""
     found = Mix()
     for line in lines:
         match = _INSTRUCTION.match(line)
@@ -110,6 +121,18 @@ def _flop(name: str) -> float:
     return 2.0 * m * n * k / (4 if name.startswith("wgmma") else 1)
 
 
+def _tcgen05(line: str, constants: Mapping[str, str]) -> float:
+    """FLOP of a tcgen05 product, which one thread starts for the whole block; its shape stands in its descriptor.
+
+    PTX ISA, "tcgen05.mma instruction descriptor": bits 17 to 22 hold N / 8, bits 24 to 28 hold M / 16.
+    """
+    found = _DESCRIBED.search(line) if "tcgen05.mma" in line else None
+    if found is None or found[2] not in constants:
+        return 0.0
+    described = int(constants[found[2]])
+    return 2.0 * (described >> 24 & 31) * 16 * (described >> 17 & 63) * 8 * DEPTH.get(found[1], 16)
+
+
 def _shared(name: str) -> int:
     """Bytes that a lane moves to or from shared memory."""
     if matrices := _MATRICES.match(name):
@@ -128,11 +151,12 @@ def _width(name: str, line: str) -> int:
 
 
 def _innermost(lines: list[str]) -> list[tuple[int, int]]:
-    """First and last line of each loop (a branch back to a label) that holds no other."""
+    """First and last line of each loop (a label and the last branch back to it) that holds no other."""
     labels = {match[1]: number for number, line in enumerate(lines) if (match := _LABEL.match(line))}
-    loops = []
+    ends: dict[int, int] = {}
     for number, line in enumerate(lines):
         match = _BRANCH.match(line)
         if match and labels.get(match[1], number) < number:
-            loops.append((labels[match[1]], number))
+            ends[labels[match[1]]] = number
+    loops = list(ends.items())
     return [(a, b) for a, b in loops if not any((a, b) != (c, d) and a <= c and d <= b for c, d in loops)]

@@ -76,3 +76,28 @@ def test_mma_sync_tcgen05_and_tma_are_told_apart():
     ).whole.kinds
     assert kinds == {"mma.sync": 1, "wgmma": 0, "tcgen05": 1, "cp.async": 0, "TMA": 1}
     assert read("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1};").whole.matrix == 4096
+
+
+TCGEN05 = """.reqntid 256
+mov.b32 %r162, 135266320;
+tcgen05.mma.cta_group::1.kind::f16 [ %r714 + 0 ], %rd73, %rd74, %r162, %p31;
+tcgen05.mma.cta_group::1.kind::f16 [ %r1634 + 0 ], [ %r708 + 8 ], %rd101, %r162, %p44;
+tcgen05.mma.cta_group::1.kind::f16 [ %r1634 + 0 ], [ %r708 + 8 ], %rd101, %r163, %p44;
+"""
+
+
+def test_a_blocks_tcgen05_products_have_the_shape_of_their_descriptor():
+    """128 x 64 x 16, started once for the block of 8 warps; a descriptor that is computed stays unknown."""
+    assert read(TCGEN05).whole.matrix == 2 * (2 * 128 * 64 * 16) / 8
+
+
+TWICE_BACK = """$L_top:
+    add.f32 %f1, %f1, %f2;
+    @%p1 bra $L_top;
+    add.f32 %f1, %f1, %f2;
+    bra.uni $L_top;
+"""
+
+
+def test_two_branches_back_to_one_label_are_one_loop():
+    assert [loop.issued for loop in read(TWICE_BACK).loops] == [2]

@@ -1,0 +1,107 @@
+"""The commands for a GPU machine, as far as none is needed: references, bounds, interleaving, and the blind grid."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks import backward, confirmation
+from benchmarks.cases import BLIND, FIT, TEST
+from benchmarks.peer_bound import judged
+from benchmarks.prediction import SWEEP
+from tests.gpu import labs
+
+RESULTS = Path(__file__).parents[2] / "benchmarks/results"
+TILES = (16, 32)
+
+
+def rows(shape):
+    found = labs.attention_rows(shape, "cpu", TILES)
+    if shape.H_q == shape.H_kv:
+        found += labs.one_head_rows(shape, "cpu", TILES) + labs.softmax_rows(shape, "cpu", 32)
+    return found
+
+
+def test_all_solutions_of_the_labs_are_within_their_peers_bound():
+    found = rows(labs.Shape(16, 16, "fp16")) + rows(labs.Shape(37, 16, "fp16", causal=True, H_q=2, H_kv=1))
+    assert all(row["right"] for row in found), [row for row in found if not row["right"]]
+    assert {row["exercise"] for row in found} >= {
+        "01.softmax",
+        "02.weighted_sum",
+        "03.tile",
+        "03.heads",
+        "04.attention",
+    }
+
+
+def test_a_wrong_gradient_is_beyond_the_bound():
+    shape = labs.Shape(37, 16, "fp16", causal=True)
+    x = labs.inputs(shape, "cpu")
+    truth, low = labs.dense(x, shape), labs.peer(x, shape)
+    assert judged(low["dk"], truth["dk"], low["dk"])["right"]
+    assert not judged(low["dk"] * 1.02, truth["dk"], low["dk"])["right"]
+    assert not judged(low["dk"] * float("nan"), truth["dk"], low["dk"])["right"]
+
+
+def test_the_reference_is_autograds_in_float64():
+    shape = labs.Shape(23, 16, "fp16", causal=True, H_q=4, H_kv=2)
+    x = {name: t.double() for name, t in labs.inputs(shape, "cpu").items()}
+    truth, found = labs.dense(x, shape), labs.peer(x, shape)
+    assert all(torch.allclose(truth[name], found[name]) for name in ("o", "dq", "dk", "dv"))
+
+
+def test_the_grid_reaches_16k_in_both_half_precisions():
+    found = labs.shapes()
+    assert {shape.dtype for shape in found if shape.N == 16384} == {"fp16", "bf16"}
+    assert any(shape.H_kv < shape.H_q for shape in found)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_teaching_backward_is_right_beside_a_library(causal):
+    found = backward.correctness(causal, "cpu", (1, 1, 70, 16), torch.float16)
+    assert set(found) == {"dq", "dk", "dv"} and all(row["right"] for row in found.values())
+
+
+class Clock:
+    """A device on which a call gives its own seconds."""
+
+    def __init__(self):
+        self.order = []
+
+    def run(self, call):
+        self.order.append(call)
+        return call(), call()
+
+
+def test_three_backwards_are_interleaved_and_set_side_by_side():
+    clock = Clock()
+    calls = {"teaching": lambda: 5e-3, "cudnn": lambda: 3.5e-3, "flash2": lambda: 6e-3}
+    times = backward.interleaved(calls, clock, rounds=4, seed=0)
+    turns = [clock.order[15 + 3 * n : 18 + 3 * n] for n in range(4)]
+    assert all(set(turn) == set(calls.values()) for turn in turns) and len({tuple(turn) for turn in turns}) > 1
+    result = backward.told(False, times)
+    assert result["speed_over"]["cudnn"]["value"] == pytest.approx(0.7) and result["passed"]
+    assert result["tflops"]["teaching"] == pytest.approx(10 * 16 * 16384**2 * 128 / 5e-3 / 1e12, rel=1e-3)
+    slow = backward.told(False, {**times, "flash2": [4e-3] * 4})
+    assert not slow["passed"]
+
+
+def test_no_blind_pair_was_measured_before():
+    known = {(c.kernel, c.shape, c.tile) for c in (*FIT, *TEST, *(case for case, _ in SWEEP))}
+    kept = json.loads((RESULTS / "prediction-h200.json").read_text())
+    known |= {(p["kernel"], p["shape"], p["tile"]) for p in (*kept["pairs"], *kept["sweep"])}
+    blind = {(c.kernel, c.shape, c.tile) for c in BLIND}
+    assert len(blind) == len(BLIND) >= 40 and not blind & known
+    assert {c.kernel for c in BLIND} == {c.kernel for c in TEST}
+
+
+def test_a_confirmation_counts_its_pairs_and_lists_what_did_not_run():
+    case = next(case for case in BLIND if case.kernel == "row_dot")
+    measured = {"case": asdict(case), "options": {}, "resources": [{"spills": 0}], "trouble": ""}
+    measured |= {"seconds": 1e-4, "all_seconds": [0.9e-4, 1.1e-4]}
+    failed = {"case": asdict(BLIND[0]), "options": {}, "resources": [], "trouble": "OutOfResources", "all_seconds": []}
+    found = confirmation.record([measured, failed])
+    assert found["held_out"] == 1 and len(found["not_run"]) == 1 and found["pairs"][0]["role"] == "blind"
+    assert found["median_error"] == abs(found["pairs"][0]["error"])
