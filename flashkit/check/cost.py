@@ -62,9 +62,9 @@ class Cost:
 
 def cost(exercise: Exercise, case: Case, compiled: Sequence[CompileResult], target: Target) -> Cost | None:
     """What is told of kernels compiled for ``case``; None where there is none, or the compiler said no figures."""
-    if not compiled or not all(result.ok and result.registers is not None for result in compiled):
+    rows = [resources.of(result, result.kernel, target.arch) for result in compiled if result.ok]
+    if not compiled or len(rows) < len(compiled) or any(row.occupancy is None or row.listing is None for row in rows):
         return None
-    rows = [resources.of(result, result.kernel, target.arch) for result in compiled]
     told = _resources(rows, exercise.timed.blocks if exercise.timed else 1)
     if exercise.timed is None:
         return Cost(told)

@@ -81,7 +81,7 @@ class Listing:
 def read(ptx: str) -> Listing:
     """Reads PTX text; of several kernels in it, all together."""
     lines, constants, block = ptx.splitlines(), dict(_CONSTANT.findall(ptx)), _BLOCK.search(ptx)
-    share = 32 / int(block[1]) if block else 1 / 4
+    share = 32 / max(32, int(block[1])) if block else 1 / 4
 
     def part(some: list[str]) -> Mix:
         found = mix(some)
