@@ -48,8 +48,7 @@ def generate(solutions: Path, scratch: Path, points: Callable[[str], float]) -> 
         shutil.copy(ROOT / name, scratch / name)
     for path in notebooks_in(scratch / "solutions"):
         stamp(path, points)
-    for folder in sorted(path for path in (scratch / "solutions").iterdir() if path.is_dir()):
-        generate_assignment(folder.name, scratch)
+    generate_assignments(scratch)
     for path in notebooks_in(scratch / "labs"):
         make_plain(path)
 
@@ -80,18 +79,23 @@ def exercise_id(grade_id: str) -> str:
     return grade_id.replace("-", ".")
 
 
-def generate_assignment(name: str, scratch: Path) -> None:
-    """Runs nbgrader there; it finds its alembic by name, hence PATH, and no user's settings, hence the folder."""
+def generate_assignments(scratch: Path) -> None:
+    """Runs nbgrader there; it finds its alembic by name, hence PATH, and no user's settings, hence the folder.
+
+    One run for all assignments: its start takes longer than its work.
+    """
     environment = dict(
         os.environ,
         PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         JUPYTER_CONFIG_DIR=str(scratch),
         PYTHONPATH=str(ROOT),
     )
-    command = [sys.executable, "-m", "nbgrader", "generate_assignment", name, "--create", "--force"]
+    command = [sys.executable, "-m", "nbgrader", "generate_assignment", "*", "--create", "--force"]
     done = subprocess.run(command, cwd=scratch, env=environment, capture_output=True, text=True)
     if done.returncode:
-        cause = re.search(r"^[\w.]*(?:Error|Exception): (.+)$", done.stderr, re.MULTILINE)
+        cause = re.search(r"^\s*[\w.]*(?:Error|Exception): (.+)$", done.stderr, re.MULTILINE)
+        where = re.search(r"error processing assignment: \S*/(\S+)", done.stderr)
+        name = where[1] if where else ""
         raise ReleaseError(f"nbgrader refused solutions/{name}: {cause[1] if cause else done.stderr.strip()}")
 
 
