@@ -22,7 +22,7 @@ def place() -> Path:
     return Path(os.environ.get("FLASHKIT_PROGRESS") or COURSE / "work" / "progress.json")
 
 
-@dataclass
+@dataclass(repr=False)
 class Progress:
     """What the file holds: chapters read; per box, tries and whether it is right; per exercise, the best points."""
 
@@ -51,7 +51,7 @@ class Progress:
             ", ".join(checks) or "none yet",
         )
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         lines = [f"chapter {c}: read {r}; boxes: {b}; checks: {k}" for c, r, b, k in self.table()]
         return "\n".join(lines) or "Nothing yet: answer a box or check an exercise."
 
