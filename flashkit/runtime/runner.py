@@ -158,9 +158,14 @@ def _outputs_of(result, expected: tuple[Returned, ...], inputs) -> tuple[dict | 
         problem = _unlike(value, want, inputs)
         if problem:
             return None, problem
-    tensors = (torch.tensor(value, dtype=torch.float64) if want.dtype in ("number", "list") else value
-               for value, want in zip(values, expected, strict=True))  # fmt: skip
-    return dict(zip((want.name for want in expected), tensors, strict=True)), None
+    return {want.name: _as_tensor(value, want) for value, want in zip(values, expected, strict=True)}, None
+
+
+def _as_tensor(value, want: Returned) -> torch.Tensor | str:
+    """Numbers and lists as float64; an empty list keeps its width."""
+    if want.dtype not in ("number", "list"):
+        return value
+    return torch.tensor(value, dtype=torch.float64).reshape((-1, *want.shape[1:]) if want.dtype == "list" else ())
 
 
 def _unlike(value, want: Returned, inputs) -> Problem | None:
@@ -207,7 +212,7 @@ def _no_list(value, want: Returned) -> Problem | None:
         entries = list(row) if isinstance(row, (list, tuple)) else [row]
         if len(entries) != width or any(type(x) not in (int, float) for x in entries):
             return Problem("wrong", f"{want.name}[{number}] must be {width} plain numbers, but it is {row!r:.40}.")
-    return None if value else Problem("wrong", f"{want.name} is empty.")
+    return None
 
 
 def _refused(record: Record) -> Problem | None:
