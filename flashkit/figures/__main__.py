@@ -16,13 +16,15 @@ def main(arguments: list[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="export")
     export = commands.add_parser("export", help="write a figure as one HTML file that works from the disk")
     export.add_argument("name", metavar="NAME", help="one of: " + ", ".join(PICTURES))
-    export.add_argument("--out", metavar="FILE", type=Path, help="default: NAME.html in this folder")
+    export.add_argument("--out", metavar="FILE", type=Path, help="default: dist/NAME.html in this folder")
     asked = parser.parse_args(arguments)
     if asked.name not in PICTURES:
         print(f"there is no figure {asked.name!r}; there are: {', '.join(PICTURES)}", file=sys.stderr)
         return 2
-    out = asked.out or Path(f"{asked.name}.html")
+    out = asked.out or Path("dist") / f"{asked.name}.html"
     try:
+        if not asked.out:
+            out.parent.mkdir(exist_ok=True)
         out.write_text(page(PICTURES[asked.name]()), encoding="utf-8")
     except OSError as error:
         print(f"cannot write {out}: {error.strerror}; give another place with --out FILE", file=sys.stderr)

@@ -67,6 +67,12 @@ def test_a_page_holds_everything_and_may_fetch_nothing(name):
     assert len(text) < 1_000_000
 
 
+def test_export_writes_into_dist_which_git_ignores(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["export", "row_state"]) == 0
+    assert [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.*")] == ["dist/row_state.html"]
+
+
 def test_export_writes_a_page(tmp_path, capsys):
     assert main(["export", "row_state", "--out", str(tmp_path / "row.html")]) == 0
     assert (tmp_path / "row.html").read_text(encoding="utf-8").startswith("<!doctype html>")
