@@ -62,9 +62,7 @@ def _instructions(role: str, given: Any, left: int, lines: dict[int, str]) -> It
     for number, item in enumerate(given):
         line, text = _line(given)
         if number == left:
-            said = (
-                f"{role} had not ended when the program had {LONGEST:,} instructions: is there a loop that never ends?"
-            )
+            said = f"{role} had not ended after {LONGEST:,} instructions: is there a loop that never ends?"
             raise NoProgram(said, line, text)
         if not isinstance(item, (tuple, list)) or not 0 < len(item) <= OPERANDS or not all(map(_plain, item)):
             said = f"{role} yields {item!r:.60}: an instruction is a tuple of texts and numbers, ('wait', 'full0', 0)."
