@@ -19,7 +19,7 @@ from flashkit.instruments.roofline import predict
 from reference.machines import OF_ARCH
 
 Candidate = tuple[int, int, int, int]  # block_q, block_k, warps, stages
-TILES = ("block_q", "block_k")  # the kernel's constants that say its tile
+TILES = (("block_q", "block_m"), ("block_k", "block_n"))  # names, in any case, of the constants that say a tile
 WARPS, STAGES = 4, 3  # what Triton takes where a launch does not say
 NOT_TRIED = ("timeout", "unavailable")
 QUIET = lambda done, total: None  # noqa: E731
@@ -52,7 +52,8 @@ class Launched:
         return self.launch.options
 
     def relaunched(self, candidate: Candidate) -> Launched:
-        tiles = {name: Argument("constexpr", value) for name, value in zip(TILES, candidate, strict=False)}
+        names = tile_names(self.constants)
+        tiles = {name: Argument("constexpr", value) for name, value in zip(names, candidate, strict=False)}
         options = {"num_warps": candidate[2], "num_stages": candidate[3]}
         arguments = {**self.launch.arguments, **tiles}
         return Launched(replace(self.launch, arguments=arguments, options={**self.launch.options, **options}))
@@ -168,10 +169,17 @@ def _compared(tuning: Tuning, choice: Choice, own: float) -> Choice:
 
 def candidate_of(kernel: Kernel) -> Candidate | None:
     """The tiles, from the kernel's constants of these names, and the launch's warps and stages."""
-    tiles = [kernel.constants.get(name) for name in TILES]
-    if not all(type(tile) is int and 1 <= tile <= 2**16 for tile in tiles):
+    names = tile_names(kernel.constants)
+    tiles = [kernel.constants[name] for name in names]
+    if not names or not all(type(tile) is int and 1 <= tile <= 2**16 for tile in tiles):
         return None
     return (*tiles, int(kernel.options.get("num_warps", WARPS)), int(kernel.options.get("num_stages", STAGES)))
+
+
+def tile_names(constants: Mapping[str, Any]) -> tuple[str, ...]:
+    """What the kernel calls its tile's rows and its keys; empty where that cannot be told."""
+    found = [[name for name in constants if name.lower() in known] for known in TILES]
+    return (found[0][0], found[1][0]) if all(len(names) == 1 for names in found) else ()
 
 
 def predicted(tuning: Tuning, arch: int, candidate: Candidate, row: Resources) -> float:

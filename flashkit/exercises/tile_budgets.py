@@ -100,14 +100,14 @@ WORKING_SET = formula(
 )  # fmt: skip
 
 
-def _blocks(unit=256, quarters=True, own_limit=True, registers_held=True, system=None, most=None, up=False):
+def _blocks(unit=256, quarters=True, own_limit=True, registers_held=True, system=None, most=min, up=False):
     """Blocks an SM with some of the rules changed; without changes it is :func:`reference.occupancy.occupancy`."""
 
     def blocks(warps, registers, shared, arch):
         limits = occupancy.LIMITS[arch]
         kept = occupancy.system_shared(arch) if system is None else system
         a_warp = -(-32 * registers // unit) * unit
-        if shared > min(limits.block_shared, most or limits.block_shared):
+        if shared > most(limits.block_shared, limits.shared):
             return 0
         too_many = registers > limits.thread_registers or a_warp * -(-warps // 4) * 4 > limits.block_registers
         if own_limit and registers_held and too_many:
@@ -143,6 +143,7 @@ SM_CASES = (
     _sm_case("warps bind", 32, 16, 8, 120),
     _sm_case("blocks bind", 1, 16, 0.5, 89),
     _sm_case("a GPU whose block has half of the registers", 8, 168, 8, 53),
+    _sm_case("shared memory that one block may not have alone", 4, 32, 56, 53),
     _sm_case("one register too many", 4, 256, 16, 100),
     _sm_case("an older GPU keeps nothing back", 4, 64, 32, 75),
 )
@@ -151,7 +152,7 @@ SM_CASES = (
 def _draw_blocks(seed: int) -> tuple[Case, ...]:
     """The public kinds, with other counts wherever that keeps the kind."""
     rng = np.random.default_rng(seed)
-    warps, tight = int(rng.choice([9, 10, 11])), int(rng.choice([33, 34, 35]))
+    warps, tight = int(rng.choice([10, 17, 25])), int(rng.choice([33, 34, 35]))
     return (
         _sm_case("registers and shared memory", 4, int(rng.integers(120, 250)), int(rng.integers(50, 110)), 90),
         _sm_case("more than 48 KiB a block", 4, 64, int(rng.integers(49, 70)), 100),
@@ -161,6 +162,7 @@ def _draw_blocks(seed: int) -> tuple[Case, ...]:
         _sm_case("registers in units of a warp", 8, tight, 0, 80),
         _sm_case("the system's kibibyte", 4, int(rng.integers(16, 40)), 41, 80),
         _sm_case("a GPU whose block has half of the registers", 8, int(rng.integers(136, 168)), 4, 53),
+        _sm_case("shared memory that one block may not have alone", 4, 32, int(rng.integers(49, 64)), 53),
         _sm_case("too many registers", 4, int(rng.integers(256, 300)), 16, 90),
         _sm_case("blocks bind", 1, int(rng.integers(8, 24)), 0.5, 86),
     )
@@ -177,9 +179,9 @@ BLOCKS_PER_SM = formula(
               "A block takes registers for each of its 32 x warps threads.", (_blocks(registers_held=False),)),
         Fault("static-48-kib", "a block is refused more than 48 KiB of shared memory",
               "48 KiB is the limit of what a kernel declares; what it asks for at launch may be sm['block_shared'].",
-              (_blocks(most=48 * 1024),)),
+              (_blocks(most=lambda block, sm: 48 * 1024),)),
         Fault("block-shared-forgotten", "the largest shared memory of one block is not looked at",
-              "Can a block have all of the SM's shared memory?", (_blocks(most=2**30),)),
+              "Can a block have all of the SM's shared memory?", (_blocks(most=max),)),
         Fault("system-kib-forgotten", "the system's own shared memory is not added to each block's",
               "sm['system_shared'] bytes go to the system for each block.", (_blocks(system=0),)),
         Fault("register-unit-forgotten", "a warp's registers are not rounded up to 256",
@@ -215,7 +217,11 @@ def _with_launch_options(exercise: Exercise) -> Exercise:
         asked = plain(case)
         return replace(asked, options={**asked.options, "warps": 4, "stages": 2 + case.seed % 2})
 
-    return replace(exercise, call=call)
+    def budget(case: Case) -> dict[str, int]:
+        rows = case.sizes["B"] * case.sizes["H_q"] * case.sizes["N_q"]
+        return {**exercise.budget(case), "*": 4 * rows}  # the lse of a forward that was pasted from lab 03
+
+    return replace(exercise, call=call, budget=budget)
 
 
 FORWARD = _with_launch_options(
@@ -234,13 +240,14 @@ FORWARD = _with_launch_options(
         ),
         cases=(
             attention_case("tiles fit exactly", 32, 32, 16, 32, B=2, H_q=2, H_kv=2),
-            attention_case("tails on both sides, d_v != d", 37, 53, 16, 32, d_v=32, H_q=2, H_kv=2),
+            attention_case("tails on both sides, d_v != d", 37, 53, 16, 32, d_v=32, H_q=2, H_kv=2, layout="uneven"),
             attention_case("one query, one key", 1, 1, 16, 16),
             attention_case("sequence shorter than a tile", 7, 11, 32, 16),
             attention_case("every tile raises the maximum", 19, 61, 32, 16, values="rising"),
             attention_case("every tile lowers the maximum", 19, 61, 32, 16, values="falling"),
             attention_case("scores that overflow exp", 23, 47, 16, 16, values="large"),
             attention_case("all scores far below zero", 17, 43, 16, 32, values="negative"),
+            attention_case("the last key outweighs all others", 11, 45, 16, 16, values="peak"),
             attention_case("every score below any finite mask", 17, 43, 16, 32, values="trap"),
             attention_case("heads as a model hands them over", 21, 35, 32, 16, B=2, H_q=2, H_kv=2, layout="bshd"),
             attention_case("each tensor laid out its own way", 18, 18, 16, 16, H_q=3, H_kv=3, layout="mixed"),

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from flashkit.check.choices import TILES, Candidate
+from flashkit.check.choices import Candidate, tile_names
 from flashkit.grading import compile_apart
 from flashkit.grading.sandbox import Limits
 from flashkit.instruments import resources
@@ -44,11 +44,11 @@ class Claimed:
 
     def relaunched(self, candidate: Candidate) -> Claimed:
         """The same claim with a candidate's constants and launch options. Only for one whose constants were read."""
-        line = _constants_line(self.claim)
+        line, names = _constants_line(self.claim), tile_names(self.constants)
         table = ast.parse(line)
         for name, node in _pairs(line, table).items():
-            if name in TILES:
-                node.value = candidate[TILES.index(name)]
+            if name in names:
+                node.value = candidate[names.index(name)]
         source, request = self.claim["source"], self.claim["request"]
         options = {**request["options"], "num_warps": candidate[2], "num_stages": candidate[3]}
         text = source["text"].replace(line, ast.unparse(table))
