@@ -34,7 +34,7 @@ const STYLE = `
 svg.picture { display: block; width: 100%; height: auto; }
 svg.picture text { font-family: inherit; font-variant-numeric: tabular-nums; dominant-baseline: central; }
 .tween svg.picture g { transition: transform 0.35s ease; }
-.tween svg.picture rect { transition: width 0.35s ease, height 0.35s ease, fill 0.35s ease; }
+.tween svg.picture rect { transition: width 0.35s ease, height 0.35s ease; }
 .caption { margin: 6px 0; min-height: 2.8em; font-size: 17px; }
 .bar { display: flex; flex-wrap: wrap; gap: 6px; align-items: center; }
 .line { flex: 1 1 260px; padding: 0 10px; }
@@ -140,11 +140,10 @@ class Picture {
   rect(node, { x, y, w = 0, h = 0, fill, strength = 1, hatch, stroke = 1.5, dashed, ...shape }) {
     style(node.g, `transform: translate(${x}px, ${y}px)`);
     const size = `width: ${w}px; height: ${h}px`;
-    const colour = fill && `color-mix(in srgb, ${this.data.colours[fill][0]} ${strength * 100}%, var(--paper))`;
-    style(part(node, "box", fill && "rect"), `${size}; fill: ${colour}`);
-    style(part(node, "marks", hatch && "rect"), `${size}; fill: url(#${hatch})`);
+    const colour = fill ? `color-mix(in srgb, ${this.data.colours[fill][0]} ${strength * 100}%, var(--paper))` : "none";
     const line = `stroke: var(--ink); stroke-width: ${stroke}; stroke-dasharray: ${dashed ? "6 4" : "none"}`;
-    style(part(node, "edge", stroke && "rect"), `${size}; fill: none; ${line}`);
+    style(part(node, "box", (fill || !hatch) && "rect"), `${size}; fill: ${colour}; ${hatch ? "" : line}`);
+    style(part(node, "marks", hatch && "rect"), `${size}; fill: url(#${hatch}); ${line}`); // the outline lies on top
     const text = part(node, "text", shape.text && "text");
     if (text) {
       const place = { start: 6, middle: w / 2, end: w - 6 }[shape.align || "middle"];
@@ -172,7 +171,7 @@ class Picture {
   }
 }
 
-const PARTS = ["box", "marks", "edge", "text"]; // in drawing order
+const PARTS = ["box", "marks", "text"]; // in drawing order
 
 // The named part of a node, made with `tag` when it is missing, removed when `tag` is empty.
 function part(node, name, tag) {
@@ -197,12 +196,15 @@ function style(drawing, css) {
 function write(text, { text: words = "", size = 18, align = "middle", bold }, x, y, colour) {
   style(text, `font-size: ${size}px; text-anchor: ${align}; font-weight: ${bold ? 700 : 400}; fill: ${colour}`);
   const lines = words.split("\n");
-  const spans = lines.map((line, at) => {
-    const span = drawn("tspan", { x, y: y + (at - (lines.length - 1) / 2) * size * 1.25 });
+  const top = y - ((lines.length - 1) / 2) * size * 1.25;
+  const spans = lines.slice(1).map((line, at) => {
+    const span = drawn("tspan", { x, y: top + (at + 1) * size * 1.25 });
     span.textContent = line;
     return span;
   });
-  text.replaceChildren(...spans);
+  text.setAttribute("x", x);
+  text.setAttribute("y", top);
+  text.replaceChildren(lines[0], ...spans);
 }
 
 // ---- the player ----
