@@ -157,6 +157,19 @@ def again(order: Callable[[Job], list[Place]]) -> tuple[Plan, ...]:
     )  # fmt: skip
 
 
+def without(order: Callable[[Job], list[Place]], lost: Callable[[Place, Job], bool]) -> tuple[Plan, ...]:
+    return either_way(lambda job: [place for place in order(job) if not lost(place, job)])
+
+
+LOST = (
+    lambda place, job: place[0] == 0,
+    lambda place, job: place[0] == job.t - 1,
+    lambda place, job: place == job.place(job.t - 1, job.shape.heads - 1),
+    lambda place, job: place == job.place(0, 0),
+    lambda place, job: place == job.place(0, job.shape.heads - 1),
+)
+
+
 def split(decode: Callable[[int, Job], Place]) -> tuple[Plan, ...]:
     """Programs that find tile, batch and head of number n like this, ascending or from the last number down."""
     up = either_way(lambda job: [decode(n, job) for n in range(job.tiles)])
@@ -176,6 +189,7 @@ WRONG_SPLITS = (
     *mirrored(lambda n, job: (n % job.shape.heads, n // job.shape.heads)),
     *mirrored(lambda n, job: (n % job.t, n % job.shape.heads)),
     *mirrored(lambda n, job: (n // job.shape.heads, n // job.t)),
+    *mirrored(lambda n, job: (n // job.t, n % job.shape.heads)),
     *(
         plan
         for pick in (lambda n, job: (n % job.t, n // job.t), lambda n, job: (n // job.shape.heads, n % job.shape.heads))
@@ -246,6 +260,7 @@ FAULTS = (
         "tile-never",
         "some tiles are visited by nobody",
         "How many tiles are there in all? Does the last program reach the last of them?",
+        tuple(plan for lost in LOST for order in (*ASCENDING, longest_first) for plan in without(order, lost)),
     ),
     Fault(
         "wrong-split",
