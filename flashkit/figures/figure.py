@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from flashkit.figures import cell_widgets
 from flashkit.figures.poster import png
 from flashkit.figures.scene import Scene
 from flashkit.figures.wire import Control, package
@@ -30,6 +31,7 @@ class Figure:
     scene: Scene
     controls: tuple[Control, ...] = ()
     variants: Mapping[tuple[int, ...], Scene] = field(default_factory=dict)
+    _player: object = field(default=None, init=False, repr=False)
 
     @classmethod
     def of(cls, variants: Mapping[tuple[int, ...], Scene], *controls: Control) -> Figure:
@@ -54,16 +56,16 @@ class Figure:
         """The first frame as PNG."""
         return png(self.scene)
 
-    @cached_property
+    @property
     def player(self):
-        """The widget, or None where anywidget is not installed."""
-        if importlib.util.find_spec("anywidget") is None:
-            return None
-        from flashkit.figures.player import Player
+        """The widget, the same as long as it is open, or None where anywidget is not installed."""
+        if not cell_widgets.is_open(self._player) and importlib.util.find_spec("anywidget"):
+            from flashkit.figures.player import Player
 
-        return Player(data=self.data())
+            self._player = Player(data=self.data())
+        return self._player
 
     def _repr_mimebundle_(self, include=None, exclude=None):
-        bundle = {} if self.player is None else dict(self.player._repr_mimebundle_()[0])
+        bundle = {} if self.player is None else cell_widgets.show(self.player)
         bundle |= {"image/png": self.poster, "text/plain": self.alt}
         return bundle, {"image/png": {"alt": self.alt}}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import importlib.util
 
+from flashkit.figures import cell_widgets
 from flashkit.predict.question import Question
 from flashkit.predict.questions import QUESTIONS
 
@@ -24,7 +25,7 @@ class Shown:
             self.box = Box(question)
 
     def _repr_mimebundle_(self, include=None, exclude=None):
-        bundle = {} if self.box is None else dict(self.box._repr_mimebundle_()[0])
+        bundle = {} if self.box is None else cell_widgets.show(self.box)
         return bundle | {"text/plain": str(self)}
 
     def __str__(self) -> str:
