@@ -347,4 +347,6 @@ def _label(i: Instruction) -> str:
         return f"{i['product']}{i['block']}"
     if i.verb in ("exp", "update"):
         return f"{i.verb} {i['block']}"
-    return f"{i.operands[0]}" + (f" phase {i['phase']}" if i.verb == "wait" else "")
+    if i.verb == "wait":
+        return f"{i['barrier']} phase {i['phase']}"
+    return "drain" if i.verb == "drain" else i["name"]

@@ -2,14 +2,19 @@
 
 from flashkit.figures.byte_walk import byte_walk
 from flashkit.figures.example import example
+from flashkit.figures.gantt import gantt
 from flashkit.figures.gradient_paths import gradient_paths
 from flashkit.figures.loop_orders import loop_orders
 from flashkit.figures.loop_ownership import loop_ownership
 from flashkit.figures.online_softmax import online_softmax
+from flashkit.figures.register_budget import register_budget
+from flashkit.figures.ring_fill import ring_fill
 from flashkit.figures.roofline import roofline
 from flashkit.figures.row_state import row_state
+from flashkit.figures.tile_budgets import tile_budgets
 from flashkit.figures.tile_walk import tile_walk
 from flashkit.figures.watch import watch
+from flashkit.figures.what_binds import what_binds
 
 PICTURES = {  # by chapter
     "byte_walk": byte_walk,
@@ -20,6 +25,11 @@ PICTURES = {  # by chapter
     "row_state": row_state,
     "gradient_paths": gradient_paths,
     "loop_ownership": loop_ownership,
+    "tile_budgets": tile_budgets,
+    "what_binds": what_binds,
+    "gantt": gantt,
+    "ring_fill": ring_fill,
+    "register_budget": register_budget,
 }
 
 __all__ = ["PICTURES", "example", "watch", *PICTURES]
