@@ -10,7 +10,7 @@ import difflib
 from collections.abc import Callable, Sequence
 
 from flashkit import exercises, progress
-from flashkit.check import cuda, tuned
+from flashkit.check import cuda, gluon, made_of, tuned
 from flashkit.check.compare import judge
 from flashkit.check.cost import Target, cost, here
 from flashkit.check.diagnose import Diagnosis, Observation, diagnose, where
@@ -44,13 +44,15 @@ def check(
     exercise, target = find(id), target or here()
     if not callable(function):
         raise TypeError(f"check({id!r}, ...) wants your function, but got {type(function).__name__}: {function!r:.60}")
-    if exercise.cuda is None and ("compiles" in exercise.shares or exercise.tuning) and not interpreting():
+    if not exercise.needs_gpu and ("compiles" in exercise.shares or exercise.tuning) and not interpreting():
         return check_on_gpu(id, function, float(exercise.points), target)
     if exercise.cuda is not None:
         observations, pending, _ = cuda.observe(exercise, function, cases or exercise.cases, show)
+    elif exercise.gluon:
+        observations, pending = gluon.observe(exercise, function, show)
     else:
         asked, gate = cases or exercise.cases, exercise.tuning is None  # launch choices are compiled for their own
-        observations, pending = observe(exercise, function, asked, show, compile=gate, arch=target.arch)
+        observations, pending = observe(exercise, function, asked, show, compile=gate, arch=_arch(exercise, target))
 
     def again(case: Case, **options) -> Outcome:
         return run(function, exercise.call(case), show=False, **options)
@@ -111,6 +113,8 @@ def conclude(
         "bytes": all(row.within for row in rows),
         "compiles": _compiles(compiled),
     }
+    lacking = made_of.judged(exercise.made_of, compiled)
+    parts["code"] = None if lacking is None else not lacking
     return Report(
         exercise=exercise,
         observations=observations,
@@ -120,7 +124,8 @@ def conclude(
         place=place,
         bytes=rows,
         compiled=compiled,
-        cost=None if wrong or exercise.cuda else cost(exercise, first, compiled, target),
+        cost=None if wrong or exercise.needs_gpu else cost(exercise, first, compiled, target),
+        code=[made_of.told(exercise.made_of, compiled)] if lacking == [] else lacking or [],
         compile_problem=from_explanation("will not compile", explain_compile(broken)) if broken else None,
         parts=parts,
         points=points(exercise.points, parts, exercise.shares),
@@ -137,15 +142,7 @@ def check_time(id: str, function: Callable) -> TimeReport:
     observations, _, done = cuda.observe(exercise, function, exercise.cases, show=False)
     if done is None:
         return TimeReport(exercise)
-    return TimeReport(exercise, cuda.gpu_points(exercise, observations, done), _told(exercise, observations, done))
-
-
-def _told(exercise: Exercise, observations, done) -> str:
-    right = sum(o.right for o in observations)
-    if done.trouble or right < len(observations):
-        return done.trouble or f"{right} of {len(observations)} cases right"
-    size = " x ".join(map(str, exercise.cuda.timed.sizes.values()))
-    return f"right; {1e6 * done.seconds:.0f} µs for {size}, {cuda.speed(exercise, done):.0%} of copy bandwidth"
+    return cuda.time_report(exercise, observations, done)
 
 
 def hint(id: str, number: int = 1) -> None:
@@ -180,6 +177,11 @@ def _may_be_named(wrong: list[Observation]) -> bool:
     """A case without outputs can be explained only if it crashed, and if another one shows what the kernel computes."""
     silent = [o for o in wrong if o.outcome.problem and o.outcome.problem.finding is None]
     return not silent or (all(o.crashed for o in silent) and any(o.outcome.problem is None for o in wrong))
+
+
+def _arch(exercise: Exercise, target: Target) -> int:
+    """What made-for-Hopper code is compiled for is not this machine's to say."""
+    return gluon.HOPPER if exercise.made_of else target.arch
 
 
 def _compiles(compiled) -> bool | None:

@@ -8,6 +8,7 @@ import torch
 
 from flashkit.check.compare import judge
 from flashkit.check.diagnose import Observation
+from flashkit.check.timing import TimeReport
 from flashkit.exercises.contract import Case, Exercise
 from flashkit.instruments import cuda_gate, cuda_run
 from flashkit.instruments.compile_gate import Pending
@@ -27,13 +28,34 @@ def observe(exercise: Exercise, function: Callable, cases: Sequence[Case], show:
     if outcome.problem:
         return [Observation(cases[0], judge(exercise, cases[0]), outcome)], [], None
     text, threads = outcome.texts["source"], int(outcome.outputs["threads"])
-    pending: list[Pending] = [cuda_gate.start(text, kernel.name, arch, function) for arch in kernel.archs]
+    listing = exercise.made_of is not None
+    pending: list[Pending] = [cuda_gate.start(text, kernel.name, arch, function, listing) for arch in kernel.archs]
     if not torch.cuda.is_available() or not all(p.result().ok for p in pending):
         return [], pending, None
+    observations, done = launched(exercise, text, threads, cases)
+    return observations, pending, done
+
+
+def launched(exercise: Exercise, text: str, threads: int, cases: Sequence[Case], child=cuda_run.plain_child):
+    """The cases and the timed one on this machine's GPU, by a text that compiles: observations, and the run."""
+    kernel = exercise.cuda
     launches = [kernel.launch(case, threads) for case in cases]
     timed = {k: v for k, v in kernel.launch(kernel.timed, threads).items() if k != "values"}
-    done = cuda_run.run(text, kernel.name, launches, {**timed, **kernel.timed.sizes})
-    return _observations(exercise, cases, done), pending, done
+    done = cuda_run.run(text, kernel.name, launches, {**timed, **kernel.timed.sizes}, child)
+    return _observations(exercise, cases, done), done
+
+
+def time_report(exercise: Exercise, observations: Sequence[Observation], done: cuda_run.CudaRun) -> TimeReport:
+    """The grade cell ``<id>.gpu`` from what a GPU gave."""
+    return TimeReport(exercise, gpu_points(exercise, observations, done), _told(exercise, observations, done))
+
+
+def _told(exercise: Exercise, observations: Sequence[Observation], done: cuda_run.CudaRun) -> str:
+    right = sum(o.right for o in observations)
+    if done.trouble or right < len(observations):
+        return done.trouble.rstrip(".") or f"{right} of {len(observations)} cases right"
+    size = " x ".join(map(str, exercise.cuda.timed.sizes.values()))
+    return f"right; {1e6 * done.seconds:.0f} µs for {size}, {speed(exercise, done):.0%} of copy bandwidth"
 
 
 def problem_of(outcome: Outcome, source: Source) -> Problem | None:

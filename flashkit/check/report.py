@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,6 +39,7 @@ class Report:
     points: float
     public: bool = True
     cost: Cost | None = None
+    code: Sequence[str] = ()  # what the compiled code is made of, or lacks
 
     @property
     def out_of(self) -> float:
@@ -53,21 +54,22 @@ class Report:
         """What this machine could not judge: never counted as a pass. A plain number leaves nothing open."""
         if "compiles" not in self.exercise.shares:
             return []
-        if self.exercise.cuda is not None:
-            return self._cuda_pending()
+        if self.exercise.needs_gpu:
+            return self._compiled_pending()
         missing = ["bf16, tf32 and races that only a GPU shows", "time on a GPU"]
         untried = self.compiled and self.parts["compiles"] is None
         return missing + (["compilation (no compiler here)"] if untried else [])
 
-    def _cuda_pending(self) -> list[str]:
+    def _compiled_pending(self) -> list[str]:
         missing = [] if self.parts["right"] is not None else [f"answers and time ({self.exercise.id}.gpu)"]
         untried = self.compiled and self.parts["compiles"] is None
-        return missing + (["compilation (no CUDA compiler here)"] if untried else [])
+        compiler = "CUDA compiler" if self.exercise.cuda else "compiler"
+        return missing + ([f"compilation (no {compiler} here)"] if untried else [])
 
     # ---- the lines, shared by text and HTML -------------------------------------------------------------
 
     def headline(self) -> str:
-        if self.exercise.cuda is not None and not self.observations:
+        if self.exercise.needs_gpu and not self.observations:
             return (
                 f"{SYMBOLS[self.verdict]} {self.exercise.id} {self.verdict}: {self.points:g} of {self.out_of:g} points"
             )
@@ -104,6 +106,8 @@ class Report:
             return []
         if self.exercise.cuda is not None:
             prefix = "The CUDA compiler does not take it"
+        elif self.exercise.gluon:
+            prefix = "The compiler does not take it"
         else:
             prefix = "It runs here, but no GPU compiler takes it"
             prefix = "No GPU compiler takes it either" if self.verdict == "crashed" else prefix
@@ -129,8 +133,9 @@ class Report:
                 )
             elif c.kind in ("unavailable", "timeout"):
                 lines.append(f"Compilation for sm_{c.arch} not judged: {c.message}")
+        lines += self.code if self.parts["right"] is not False else []
         each = [(name, self.out_of * share, self.parts.get(name)) for name, share in self.exercise.shares.items()]
-        if self.parts.get("right", True):
+        if self.parts["right"] is not False:
             lines.append("Points: " + ", ".join(f"{name} {worth:g}{_mark(holds)}" for name, worth, holds in each) + ".")
         else:
             lines.append("Points: 0, because right answers come first.")

@@ -6,6 +6,7 @@ from flashkit.exercises import (
     backward,
     flash_forward,
     hbm_traffic,
+    hopper_kernels,
     online_softmax,
     parallelism,
     pipelines,
@@ -14,7 +15,10 @@ from flashkit.exercises import (
 )
 from flashkit.exercises.contract import Case, Exercise, Fault
 
-LABS = (start_here, hbm_traffic, online_softmax, flash_forward, backward, tile_budgets, parallelism, pipelines)
+LABS = (
+    *(start_here, hbm_traffic, online_softmax, flash_forward, backward),
+    *(tile_budgets, parallelism, pipelines, hopper_kernels),
+)
 EXERCISES: dict[str, Exercise] = {e.id: e for lab in LABS for e in lab.EXERCISES}
 
 

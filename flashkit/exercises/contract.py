@@ -69,6 +69,8 @@ Outputs = Mapping[str, np.ndarray]
 SHARES = {"right": 0.70, "bytes": 0.15, "compiles": 0.15}  # of a Triton kernel's points; "right" is the gate
 NUMBER = {"right": 1.0}  # of an answer that is no kernel
 COMPILED = {"compiles": 1.0}  # of CUDA C++ where no GPU is needed: its answers have a grade cell of their own
+WITH_CODE = {"right": 0.6, "bytes": 0.1, "compiles": 0.1, "code": 0.2}  # of a Triton kernel that is made for Hopper
+COMPILED_CODE = {"compiles": 0.5, "code": 0.5}  # of CUDA C++ and Gluon for which `made_of` says what is wanted
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,21 @@ class CudaKernel:
     launch: Callable[[Case, int], Mapping[str, object]]
     timed: Case
     passes: float
+
+
+@dataclass(frozen=True)
+class MadeOf:
+    """What the code compiled for sm_90 must be made of, beside that nothing is spilled.
+
+    copies     how tiles come to shared memory, "TMA" or "cp.async"; matrix "wgmma", or "" for any
+    workers    warps of each role beside the kernel's own, the producer last; () where there is one role
+    in_flight  products that may still run at a wait for the ones before them
+    """
+
+    copies: str
+    matrix: str = ""
+    workers: tuple[int, ...] = ()
+    in_flight: int = 0
 
 
 TIERS = ((1.1, 1.0), (1.5, 0.8), (3.0, 0.6))
@@ -170,6 +187,8 @@ class Exercise:
     meter_says (case, finding) -> name of the fault that a finding of the meter stands for, or ""
     shares     how the points divide among what is judged; "right", where it counts, is the gate
     cuda       set where the answer is CUDA C++: ``call`` then asks for the text and the launch choice
+    gluon      true where the answer is a Gluon kernel, which no interpreter takes
+    made_of    what the compiled code must be made of, where that has a share of the points
     gpu_points points of its grade cell ``<id>.gpu``, judged on a GPU only; 0 when it has none
     timed      the call whose time a check predicts, and measures on a GPU; None: no time is told
     gpu        how ``<id>.gpu`` is judged, where the answer is a Triton kernel; None: pending everywhere
@@ -201,6 +220,8 @@ class Exercise:
     least: Callable[[Case], Mapping[str, int]] = lambda case: {}
     shares: Mapping[str, float] = field(default_factory=lambda: SHARES)
     cuda: CudaKernel | None = None
+    gluon: bool = False
+    made_of: MadeOf | None = None
     seconds: float = 20.0  # one call's time limit
     gpu_points: float = 0.0
     timed: Timed | None = None
@@ -210,3 +231,8 @@ class Exercise:
     def __post_init__(self):
         plain = self.call
         object.__setattr__(self, "call", lambda case: replace(plain(case), seconds=self.seconds))
+
+    @property
+    def needs_gpu(self) -> bool:
+        """Are answers judged on a GPU only? What compiles earns its points anywhere."""
+        return self.cuda is not None or self.gluon

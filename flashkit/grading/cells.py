@@ -18,6 +18,7 @@ from pathlib import Path
 IMPORTS = "imports"
 KERNEL = "kernel-"  # followed by the grade id of the exercise
 USES_ABOVE = "uses-cells-above"
+USES_CELL = "uses-cell-"  # followed by the grade id of a cell above
 MARKER = re.compile(r"^[ \t]*(?:// )?### (BEGIN|END) SOLUTION[ \t]*\n?", re.MULTILINE)
 
 _modules: list[str] = []
@@ -31,23 +32,26 @@ class CellError(Exception):
 def solution_source(path: str | Path, exercise_id: str) -> str:
     """The imports and the kernel cell of an exercise as one module's text, without nbgrader's solution markers.
 
-    A kernel cell with the tag ``uses-cells-above`` comes with the kernel cells above it.
+    A kernel cell with the tag ``uses-cells-above`` comes with the kernel cells above it, one with tags such as
+    ``uses-cell-parts`` with those cells.
     ``path`` is a lab's notebook: the teacher's source, a release or a submission. Raises CellError.
     """
     cells, wanted = graded_cells(path), KERNEL + exercise_id.replace(".", "-")
     for grade_id in (IMPORTS, wanted):
         if grade_id not in cells:
             raise CellError(f"{path} has no cell with the grade id {grade_id!r}; there are {', '.join(cells)}.")
-    above = list(cells)[: list(cells).index(wanted)] if wanted in _tagged(path) else []
-    used = [IMPORTS, *(name for name in above if name.startswith(KERNEL)), wanted]
+    tags, above = _tags(path).get(wanted, ()), list(cells)[: list(cells).index(wanted)]
+    all_above = USES_ABOVE in tags
+    used = [n for n in above if USES_CELL + n in tags or all_above and n.startswith(KERNEL)]
+    used = [IMPORTS, *used, wanted]
     return "\n\n\n".join(MARKER.sub("", cells[name]).strip("\n") for name in used) + "\n"
 
 
-def _tagged(path: str | Path) -> set[str]:
-    """Grade ids of the cells that use what the cells above them define."""
+def _tags(path: str | Path) -> dict[str, list[str]]:
+    """The tags of each cell that has some, by grade id."""
     cells = json.loads(Path(path).read_text(encoding="utf-8"))["cells"]
-    tagged = (c["metadata"] for c in cells if USES_ABOVE in c["metadata"].get("tags", ()))
-    return {metadata.get("nbgrader", {}).get("grade_id", "") for metadata in tagged}
+    tagged = [cell["metadata"] for cell in cells if "tags" in cell["metadata"]]
+    return {metadata.get("nbgrader", {}).get("grade_id", ""): metadata["tags"] for metadata in tagged}
 
 
 def graded_cells(path: str | Path) -> dict[str, str]:

@@ -51,7 +51,7 @@ class _CudaApart(_CompiledApart):
 def start_cuda(source: Source, arch: str, limits: Limits) -> Pending:
     """Starts compiling CUDA C++ text for ``arch`` ("90a" is sm_90a); ``source.name`` is its kernel."""
     try:
-        return _CudaApart(source.name, source, cuda_gate.request(source.name, arch), limits)
+        return _CudaApart(source.name, source, cuda_gate.request(source.name, arch) | {"listing": True}, limits)
     except (OSError, ValueError) as error:
         result = CompileResult(source.name, "unavailable", arch=arch, error=type(error).__name__, message=str(error))
         return Pending.answered(result)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from flashkit.check import conclude, cuda, tuned
+from flashkit.check import conclude, cuda, gluon, tuned
 from flashkit.check.compare import Judge
 from flashkit.check.compare import judge as reference_of
 from flashkit.check.diagnose import Observation
@@ -68,7 +68,7 @@ class Examiner:
         if exercise.shares == SHARES:
             exercise = replace(exercise, shares=self.settings.shares)
         child = self.room.enter(upto, exercise.signature.split("(")[0])
-        observe = self._observe if exercise.cuda is None else self._observe_text
+        observe = self._observe_text if exercise.cuda else self._note if exercise.gluon else self._observe
         try:
             observations, pending = observe(exercise, child, cases)
             right = all(o.right for o in observations)
@@ -114,6 +114,14 @@ class Examiner:
         if outcome.problem:
             return [Observation(cases[0], _reference(exercise, cases[0]), outcome)], []
         return [], [compile_apart.start_cuda(source, arch, self.settings.limits) for arch in kernel.archs]
+
+    def _note(self, exercise: Exercise, child: Child, cases: Sequence[Case]) -> tuple[list, list[Pending]]:
+        """A Gluon kernel: what it would be launched with is compiled; whether it is right has a cell of its own."""
+        child.ask(gluon.dry_call(exercise), kernels=True)
+        outcome = child.answer()
+        if outcome.problem:
+            return [Observation(cases[0], _reference(exercise, cases[0]), outcome)], []
+        return [], self._compile(child)
 
     def _compile(self, child: Child) -> list[Pending]:
         claims = [claim for claim in child.kernels if isinstance(claim, Mapping)]

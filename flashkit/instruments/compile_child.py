@@ -63,12 +63,23 @@ def compile_kernel(path: str, request: dict) -> dict:
         file.write(compiled.asm["ptx"])
     shared, limit = compiled.metadata.shared, SHARED_LIMIT.get(request["arch"], 227) * 1024
     answer = {"ok": shared <= limit, "shared": shared, "seconds": seconds, **usage(compiled.asm["cubin"])}
+    answer["roles"] = workers(compiled.asm.get("ttgir", ""))
+    waits = re.findall(r"wgmma\.wait_group\S*\s+(\d+)", compiled.asm["ptx"])
+    answer["in_flight"] = max(map(int, waits), default=0)
     threads = re.search(r"\.(?:reqntid|maxntid)\s+(\d+)", compiled.asm["ptx"])
     answer["threads"] = int(threads[1]) if threads else 32 * compiled.metadata.num_warps
     if not answer["ok"]:
         message = f"out of resource: shared memory, Required: {shared}, Hardware limit: {limit}"
         answer |= {"error": "OutOfResources", "message": message, "lineno": 0, "traceback": message}
     return answer
+
+
+def workers(ttgir: str) -> list[list[int]]:
+    """Warps and requested registers (0: none asked) of each worker that ``warp_specialize`` starts."""
+    asked = re.search(r"requestedRegisters = array<i32: ([\d, ]+)>", ttgir)
+    warps = [int(n) for n in re.findall(r"^\s*partition\d+\(.*?\) num_warps\((\d+)\)", ttgir, re.MULTILINE)]
+    registers = list(map(int, asked[1].split(","))) if asked else [0] * len(warps)
+    return [list(pair) for pair in zip(warps, registers, strict=False)]
 
 
 def source_class(kernel):

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,8 @@ class CompileResult:
     registers  a thread, spills: bytes of local memory a thread, shared: bytes a block; None when not known
     static_shared  of CUDA C++, bytes declared in the text; threads a block; both None when not known
     listing    what the kernel's PTX is made of, when it was asked for
+    roles      (warps, registers a thread that it asks for) of each worker of a warp-specialised kernel
+    in_flight  the most matrix products that a wait leaves running
     stages     that the launch asked for
     seconds    of compilation alone (ok) or of the whole child
     """
@@ -70,6 +72,8 @@ class CompileResult:
     static_shared: int | None = None
     threads: int | None = None
     listing: Listing | None = field(default=None, repr=False)
+    roles: Sequence[Sequence[int]] = ()
+    in_flight: int = 0
     stages: int = STAGES
 
     @property

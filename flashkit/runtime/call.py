@@ -45,6 +45,7 @@ class Call:
 
     With ``upstream``, the tensor of that name is not passed: it is the gradient of the first output, and the outputs
     named ``d<argument>`` are the gradients of the arguments that autograd makes of it.
+    ``dry``: kernels are not launched, only what they would have been given is noted.
     """
 
     tensors: Mapping[str, Argument]
@@ -52,6 +53,7 @@ class Call:
     returns: tuple[Returned, ...]
     seconds: float = 20.0
     upstream: str = ""
+    dry: bool = False
 
     @property
     def gradients(self) -> tuple[Returned, ...]:

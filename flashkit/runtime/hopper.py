@@ -23,6 +23,6 @@ store_wait = tma.store_wait
 block_barrier = gl.barrier if hasattr(gl, "barrier") else gl.thread_barrier
 
 __all__ = [
-    *("gl", "gluon", "mbarrier", "copy_in", "copy_out", "store_wait", "block_barrier", "fence_async_shared"),
-    *("warpgroup_mma", "warpgroup_mma_wait", "TensorDescriptor"),
-]
+    "TensorDescriptor", "block_barrier", "copy_in", "copy_out", "fence_async_shared", "gl", "gluon", "mbarrier",
+    "store_wait", "warpgroup_mma", "warpgroup_mma_wait",
+]  # fmt: skip

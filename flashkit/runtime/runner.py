@@ -11,6 +11,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
+from flashkit.instruments import dry_run
 from flashkit.instruments.hooks import interpreting
 from flashkit.instruments.meter import Meter
 from flashkit.instruments.record import Finding, MeterStop, Record
@@ -33,6 +34,8 @@ def run(function: Callable, call: Call, undefined: float | None = math.nan, show
     ``undefined`` is what masked-off lanes of a load without ``other`` hold (None: zeros, as the interpreter has it).
     Never raises for what student code does; KeyboardInterrupt, the user's own, passes through.
     """
+    if call.dry:
+        return _noted(function, call, show)
     outcome, started = Outcome(), time.perf_counter()
     inputs = {name: place(argument) for name, argument in call.tensors.items()}
     before = {name: tensor.clone() for name, tensor in inputs.items()}
@@ -64,6 +67,31 @@ def run(function: Callable, call: Call, undefined: float | None = math.nan, show
         arrays = {name: t for name, t in tensors.items() if name not in outcome.texts}
         outcome.outputs = {name: t.detach().double().cpu().numpy() for name, t in arrays.items()}
         outcome.outputs |= {r.name: schedule(record) for r in call.returns if r.dtype == "schedule"}
+    outcome.printed, outcome.seconds = printed.text, time.perf_counter() - started
+    return outcome
+
+
+def _noted(function: Callable, call: Call, show: bool) -> Outcome:
+    """The launches that the function would make of tensors that have shapes and no memory; what it returns is not read.
+
+    For kernels that no interpreter takes: all that can be done with them without a GPU is to compile them.
+    """
+    outcome, started = Outcome(), time.perf_counter()
+    inputs = {
+        name: torch.empty(a.values.shape, dtype=TORCH_DTYPES[a.dtype], device="meta")
+        for name, a in call.tensors.items()
+    }
+    with capture(show) as printed:
+        try:
+            guard.refuse_oracle_globals(function)
+            with guard.no_oracle_imports(), deadline(call.seconds):
+                outcome.launches = dry_run.launches(function, *inputs.values(), **call.options)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            outcome.problem = problem_of(error, call.seconds)
+    if not outcome.launches and not outcome.problem:
+        outcome.problem = Problem("refused", "No kernel was launched: launch yours with kernel[grid](...).")
     outcome.printed, outcome.seconds = printed.text, time.perf_counter() - started
     return outcome
 

@@ -101,6 +101,7 @@ def call_header(call: Call) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         "returns": [[r.name, list(r.shape), r.dtype] for r in call.returns],
         "seconds": call.seconds,
         "upstream": call.upstream,
+        "dry": call.dry,
     }
     return header, {name: np.asarray(a.values, np.float64) for name, a in call.tensors.items()}
 
@@ -112,6 +113,7 @@ def read_call(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Ca
         tuple(Returned(name, tuple(shape), dtype) for name, shape, dtype in header["returns"]),
         header["seconds"],
         header["upstream"],
+        header["dry"],
     )
 
 

@@ -8,6 +8,7 @@ are the compiler's to judge.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import random
 import sys
@@ -71,7 +72,7 @@ def _binary(name: str):
 
 for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "and", "or", "xor"):
     setattr(Value, f"__{_name}__", _binary(f"__{_name}__"))
-    setattr(Value, f"__r{_name}__", lambda self, other, _op=_binary(f"__{_name}__"): _op(self, other, flip=True))
+    setattr(Value, f"__r{_name}__", functools.partialmethod(_binary(f"__{_name}__"), flip=True))
 for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
     setattr(Value, f"__{_name}__", _binary(f"__{_name}__"))
 Value.__neg__ = lambda self: Value(-self.data)
@@ -373,7 +374,8 @@ def _names() -> dict:
     gl = types.SimpleNamespace(
         constexpr=lambda x: x, float32=np.float32, float16=np.float16, int64=np.int64, bfloat16="bf16", int32=np.int32,
         program_id=lambda axis: Value(np.int64(_here.role.program.ids[axis])), num_warps=lambda: _here.role.warps,
-        NVMMADistributedLayout=lambda *a: "wgmma", SliceLayout=lambda *a: "slice", DotOperandLayout=lambda *a: "operand",
+        NVMMADistributedLayout=lambda *a: "wgmma", SliceLayout=lambda *a: "slice",
+        DotOperandLayout=lambda *a: "operand",
         NVMMASharedLayout=types.SimpleNamespace(get_default_for=lambda *a: "shared"),
         zeros=lambda shape, dtype, layout: Value(np.zeros(shape, dtype)),
         full=lambda shape, x, dtype, layout: Value(np.full(shape, _data(x), dtype)),
@@ -384,7 +386,11 @@ def _names() -> dict:
         allocate_shared_memory=_allocate, warp_specialize=_specialize,
     )  # fmt: skip
     mbarrier = types.SimpleNamespace(
-        MBarrierLayout=lambda: "barriers", init=_init, wait=_wait, expect=_expect, arrive=lambda barrier: barrier.arrive()
+        MBarrierLayout=lambda: "barriers",
+        init=_init,
+        wait=_wait,
+        expect=_expect,
+        arrive=lambda barrier: barrier.arrive(),
     )
     return {
         "gl": gl, "gluon": types.SimpleNamespace(jit=Kernel), "mbarrier": mbarrier, "TensorDescriptor": Descriptor,

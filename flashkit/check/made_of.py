@@ -1,0 +1,61 @@
+"""Is the compiled code made of what the exercise is about? Its copies, its products, its roles, and no spill."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from flashkit.exercises.contract import MadeOf
+from flashkit.instruments.compile_gate import CompileResult
+
+MODEST = 56  # registers a thread that are enough to start copies
+MISSING = {
+    "TMA": "No TMA copy is in the compiled code: tiles must be loaded through tensor descriptors.",
+    "cp.async": "No cp.async is in the compiled code: tiles must be copied to shared memory asynchronously.",
+    "wgmma": "No wgmma is in the compiled code: a warpgroup multiplies at least 64 rows of 16-bit numbers.",
+}
+
+
+def judged(wanted: MadeOf | None, compiled: Sequence[CompileResult]) -> list[str] | None:
+    """What the code lacks, a sentence each; None where nothing was compiled, or the compiler told no figures."""
+    seen = [c for c in compiled if c.ok and c.listing is not None and c.spills is not None]
+    if wanted is None or not seen or len(seen) < len(compiled):
+        return None
+    kinds = {kind for c in seen for kind, number in c.listing.whole.kinds.items() if number}
+    lacking = [MISSING[kind] for kind in (wanted.copies, wanted.matrix) if kind and kind not in kinds]
+    lacking += [f"{c.kernel} spills {c.spills} bytes a thread for sm_{c.arch}." for c in seen if c.spills]
+    return lacking + _workers(wanted, seen) + _in_flight(wanted, seen)
+
+
+def _workers(wanted: MadeOf, compiled: Sequence[CompileResult]) -> list[str]:
+    """The workers' warps must be those wanted, and the last, which only copies, must leave its registers to others."""
+    if not wanted.workers:
+        return []
+    workers = compiled[-1].roles
+    warps = [warps for warps, _ in workers]
+    if warps != list(wanted.workers):
+        came = f"workers of {_listed(warps)} warps" if warps else "no workers"
+        return [f"Beside the kernel's own role, workers of {_listed(wanted.workers)} warps are wanted; it has {came}."]
+    if workers[-1][1] not in range(1, MODEST + 1):
+        return [
+            f"The producer asks for {workers[-1][1] or 'no number of'} registers: at most {MODEST} leave the rest room."
+        ]
+    return []
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers))
+
+
+def _in_flight(wanted: MadeOf, compiled: Sequence[CompileResult]) -> list[str]:
+    most = max(c.in_flight for c in compiled)
+    if most >= wanted.in_flight:
+        return []
+    return [f"Every wait is for all products, but {wanted.in_flight} should stay in flight at one of them."]
+
+
+def told(wanted: MadeOf, compiled: Sequence[CompileResult]) -> str:
+    """One line of what was found, for a report whose code is as wanted."""
+    parts = [kind for kind in (wanted.copies, wanted.matrix) if kind]
+    roles = [f"{warps} warp{'s' * (warps > 1)} with {registers} registers" for warps, registers in compiled[-1].roles]
+    line = f"The code is made of {' and '.join(parts)}; nothing is spilled."
+    return line + (f" Its workers: {', '.join(roles)}." if roles else "")
