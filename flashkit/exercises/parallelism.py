@@ -360,7 +360,7 @@ PERSISTENT = exercise(
         sms_case(5, "a batch, tails on both sides", 37, 13, 16, 16, B=3, H_q=2, H_kv=2),
         sms_case(6, "grouped heads, d_v of its own", 55, 19, 16, 32, d_v=32, H_q=4, H_kv=2),
         sms_case(32, "more multiprocessors than tiles", 40, 16, 16, 16, H_q=2, H_kv=1),
-        sms_case(7, "heads as a model hands them over", 35, 13, 16, 16, B=2, H_q=3, H_kv=3, layout="bshd"),
+        sms_case(7, "heads as a model hands them over", 35, 13, 16, 16, B=2, H_q=4, H_kv=4, layout="bshd"),
         sms_case(4, "half precision, gaps between rows and heads", 50, 40, 16, 32, H_q=3, H_kv=1, dtype="fp16",
                  layout="padded"),
     ),
