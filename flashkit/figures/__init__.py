@@ -11,8 +11,10 @@ from flashkit.figures.register_budget import register_budget
 from flashkit.figures.ring_fill import ring_fill
 from flashkit.figures.roofline import roofline
 from flashkit.figures.row_state import row_state
+from flashkit.figures.sm_timeline import sm_timeline
 from flashkit.figures.tile_budgets import tile_budgets
 from flashkit.figures.tile_walk import tile_walk
+from flashkit.figures.warp_split import warp_split
 from flashkit.figures.watch import watch
 from flashkit.figures.what_binds import what_binds
 
@@ -27,6 +29,8 @@ PICTURES = {  # by chapter
     "loop_ownership": loop_ownership,
     "tile_budgets": tile_budgets,
     "what_binds": what_binds,
+    "sm_timeline": sm_timeline,
+    "warp_split": warp_split,
     "gantt": gantt,
     "ring_fill": ring_fill,
     "register_budget": register_budget,
