@@ -65,11 +65,14 @@ def estimate(arch: int, block_q: int, block_k: int, d: int, warps: int = 4, stag
 
 
 def shared_bytes(arch: int, block_q: int, block_k: int, d: int, stages: int) -> int:
-    """Q_i, and K_j and V_j once a stage. With mma.sync one stage less, as tiles go to registers, but P passes too."""
-    keys = 2 * 2 * block_k * d
+    """Q_i, and K_j and V_j once a stage. With mma.sync one stage less, as tiles go on to registers.
+
+    There P passes through shared memory too where several warps share its rows, which Triton has them do below 128.
+    """
+    queries, keys = 2 * block_q * d, 2 * 2 * block_k * d
     if arch in WARPGROUPS:
-        return 2 * block_q * d + stages * keys
-    return 2 * block_q * d + 2 * block_q * block_k + max(1, stages - 1) * keys
+        return queries + stages * keys
+    return queries + max(1, stages - 1) * keys + (2 * block_q * block_k if block_q < 128 else 0)
 
 
 def registers_a_thread(arch: int, block_q: int, block_k: int, d: int, warps: int) -> int:
