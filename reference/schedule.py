@@ -14,6 +14,7 @@ from heapq import heapify, heapreplace
 from reference.traffic import Shape
 
 EPSILON = 1e-9
+ALL = -1  # the tile of a task that is all tiles of its head
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ def forward_tasks(s: Shape) -> list[Task]:
 def head_tasks(s: Shape) -> list[Task]:
     """One task a head, as the first FlashAttention launched it: all its query tiles."""
     cost = sum(s.visited(i) for i in range(s.query_tiles))
-    return [Task(head, 0, cost) for head in range(s.heads)]
+    return [Task(head, ALL, cost) for head in range(s.heads)]
 
 
 def backward_tasks(s: Shape) -> list[Task]:

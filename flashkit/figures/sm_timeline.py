@@ -15,6 +15,7 @@ from reference.traffic import Shape
 WIDTH, LEFT, RIGHT, TOP, LANE = 960, 96, 940, 20, 44
 LANES = 10  # multiprocessors that are drawn one by one
 HIGH, BINS, STEPS = 320, 24, 12
+FAR = 4
 
 
 def timelines(shape: Shape, sms: int) -> dict[str, Timeline]:
@@ -39,9 +40,10 @@ def sm_timeline(
     ``runs`` are other timelines by name, all on as many places. The control chooses between them.
     """
     runs = runs or timelines(Shape(N, N, 128, 128, block_q, block_k, B=B, H_q=H, H_kv=H), sms)
-    last = max(run.makespan for run in runs.values())
+    ends = [run.makespan for run in runs.values()]
+    shared = max(end for end in ends if end <= FAR * min(ends))  # a launch that takes far longer has an axis of its own
     draw = _lanes if next(iter(runs.values())).places <= LANES else _profile
-    scenes = {(n,): draw(name, run, last) for n, (name, run) in enumerate(runs.items())}
+    scenes = {(n,): draw(name, run, max(shared, run.makespan)) for n, (name, run) in enumerate(runs.items())}
     return Figure.of(scenes, Control("launch", tuple(runs), "select", 0))
 
 
@@ -57,9 +59,11 @@ def _scene(run: Timeline, height: float) -> Scene:
 
 def _said(name: str, run: Timeline, time: float) -> str:
     """The caption at this moment."""
+    name = name[0].upper() + name[1:]
     done = sum(span.end <= time + schedule.EPSILON for span in run.spans)
     if time >= run.makespan:
-        return f"{name}: all {len(run.spans)} programs end after {run.makespan:g} units; {run.idle:.0%} of the time is idle."
+        ends = f"all {len(run.spans)} programs end after {run.makespan:g} units"
+        return f"{name}: {ends}; {100 * run.idle:.0f} % of the time is idle."
     if time == 0:
         return f"{name}: {len(run.spans)} programs; {run.running(0)} of {run.places} multiprocessors start with one."
     return (
@@ -104,7 +108,9 @@ def _lanes(name: str, run: Timeline, last: float) -> Scene:
 def _block(frame: Frame, span: schedule.Span, last: float, now: bool) -> None:
     """A program: head.tile, or the tile alone where it is short; full colour while it works."""
     x, wide = _x(span.start, last), _x(span.end, last) - _x(span.start, last)
-    text = next((t for t in (f"{span.task.head}.{span.task.tile}", f"{span.task.tile}") if len(t) * 11 <= wide), "")
+    whole = span.task.tile == schedule.ALL
+    texts = (f"head {span.task.head}",) if whole else (f"{span.task.head}.{span.task.tile}", f"{span.task.tile}")
+    text = next((t for t in texts if len(t) * 11 <= wide), "")
     fill = {"fill": "Q", "strength": 1 if now else PALE} if text else {}
     frame.rect(
         f"program {span.task.head}.{span.task.tile}",

@@ -46,7 +46,7 @@ def steps(split: Split, block_q: int, block_k: int, d: int) -> list[Step]:
     keys, rows = block_k // WARPS, block_q // WARPS
     each = f"{keys} keys and all {block_q} rows" if by_keys else f"{rows} rows and all {block_k} keys"
     reads = (
-        f"each reads all of Q, and {keys} keys" if by_keys else f"each reads all of K; its rows of Q are in registers"
+        f"each reads all of Q, and {keys} keys" if by_keys else "each reads all of K; its rows of Q are in registers"
     )
     known = (
         "A warp knows only its keys: row maxima and sums go through shared memory, and all wait."
@@ -58,7 +58,8 @@ def steps(split: Split, block_q: int, block_k: int, d: int) -> list[Step]:
         if by_keys
         else "Each warp's rows of O are complete. Nothing is written, nobody waits."
     )
-    told = f"{split.name}: {size(split.operands)} read as operands, {size(split.exchanged)} exchanged, {split.barriers} waits."
+    moved = f"{size(split.operands)} read as operands, {size(split.exchanged)} exchanged"
+    told = f"{split.name}: {moved}, {split.barriers} waits."
     return [
         Step(f"Four warps share one key tile: each takes {each}.", "start"),
         Step(f"S = Q Kᵀ: {reads}.", "S", scores=True, operands=scored),
@@ -113,8 +114,9 @@ def _part(frame: Frame, warp: int, step: Step, by_keys: bool) -> None:
 
 def _shared(frame: Frame, step: Step) -> None:
     y = TILE_Y + TILE + 78
-    frame.rect("shared", TILE_X - 96, y, O_X + TILE - TILE_X + 96, 64, fill="SRAM", strength=1 if step.exchange else PALE,
-               text=f"shared memory: {step.exchange} of four warps" if step.exchange else "shared memory")  # fmt: skip
+    text = f"shared memory: {step.exchange} of four warps" if step.exchange else "shared memory"
+    wide = O_X + TILE - TILE_X + 96
+    frame.rect("shared", TILE_X - 96, y, wide, 64, text, fill="SRAM", strength=1 if step.exchange else PALE)
     for at, (name, value) in enumerate((("operands read", step.operands), ("exchanged", step.exchanged))):
         frame.text(f"{name} label", 720, TILE_Y + 30 + at * 70, name, align="start")
         frame.text(f"{name} value", 720, TILE_Y + 58 + at * 70, size(value), align="start", bold=True, size=22)
