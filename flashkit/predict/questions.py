@@ -208,6 +208,67 @@ _ALL = (
             "358d2483da74": "Both S and dP are computed again in the second kernel.",
         },
     ),
+    Question(
+        "07.serial",
+        "A copy takes 2 µs, a product 5 µs, there are 4 blocks and one buffer. How long does it all take?",
+        "9832656ed9b5",
+        "Nothing runs beside anything: 4 · (2 + 5).",
+        {
+            "7ccb4eed7c29": "That is with two buffers.",
+            "6fd0f879b9ab": "Those are the products alone; each must wait for its copy.",
+            "266924ee2249": "That is one block.",
+        },
+        unit="µs",
+    ),
+    Question(
+        "07.double",
+        "The same 4 blocks with two buffers. How long now?",
+        "63303a681fc3",
+        "One copy to fill the pipeline, then the products back to back: 2 + 4 · 5.",
+        {
+            "2dea6f6a7e8e": "That is one buffer: now copies run under products.",
+            "285747351ae5": "The first copy has no product to hide under.",
+            "30140ed56e43": "Two buffers do not halve the products: there is one tensor core.",
+            "4d7a6960076a": "The products take longer than the copies, so they set the pace.",
+        },
+        unit="µs",
+    ),
+    Question(
+        "07.phase",
+        "A barrier is new. A role waits for phase 1 of it. What happens?",
+        "304cd137b82f",
+        "wait looks at the phase before the current one, and before phase 0 comes 1.",
+        {
+            "08cbeb09b283": "That is wait 0: phase 0 is the one that is not over.",
+            "334ba09d6015": "Parities repeat: the phase before phase 0 counts as 1.",
+        },
+        choices=("it passes at once", "it waits for the first arrival", "it never passes"),
+    ),
+    Question(
+        "07.registers",
+        "Three warpgroups start with 168 registers a thread. The producer keeps 24. How many can each consumer have?",
+        "c5c170daffb1",
+        "(3 · 168 − 24) / 2.",
+        {
+            "7a9f25b3731d": "What the producer gives back, they can take.",
+            "3cfe36d41fb0": "The producer keeps 24 of the 504.",
+            "325f2b3f3737": "In that count one consumer takes it all; and a thread has at most 255.",
+        },
+    ),
+    Question(
+        "07.cap",
+        "Exponentials take half as many cycles as the products (d = 128), in turn. How long is the tensor core at work?",
+        "28af98f72319",
+        "1 / (1 + 1/2).",
+        {
+            "44c3628e44f8": "That is d = 64, where they take as long.",
+            "64014cda833e": "That is d = 256, where they take a quarter.",
+            "c78baee11f41": "That is the exponentials' share.",
+            "41f30f45c5a3": "1 − 1/4? Add the softmax to the time, do not subtract it.",
+        },
+        unit="%",
+        digits=2,
+    ),
 )
 
 QUESTIONS = {question.id: question for question in _ALL}

@@ -9,9 +9,11 @@ import pytest
 from flashkit.predict import QUESTIONS, predict
 from flashkit.predict.__main__ import main
 from flashkit.predict.question import judge, read_number
-from reference import backward, traffic
+from reference import backward, hopper_step, traffic, warpgroup_registers
 from reference.forward import Problem, Trace, cut, dense, tiled
 from reference.online_softmax import fold
+from reference.pipeline import simulate
+from reference.pipeline_programs import ring
 from reference.shapes import kv_head
 
 N = 16384
@@ -44,6 +46,11 @@ def tail():
     return int(cut(example(), 1, 1).visible.sum())
 
 
+def passes():
+    run = simulate({"a": [("wait", "new", 1)]}, {"new": 1})
+    return "it passes at once" if run.diagnosis is None and not run.spans else "it never passes"
+
+
 RIGHT = {
     "01.one-matrix": lambda: N * N * 2 / traffic.MIB,
     "01.round-trips": lambda: SP / traffic.GIB,
@@ -62,6 +69,11 @@ RIGHT = {
     "04.D": lambda: backward.row_dot(dO, dense(ONE_QUERY)[0])[0],
     "04.dS": lambda: dS()[0],
     "04.products": lambda: 7,
+    "07.serial": lambda: simulate(*ring(4, 1)).makespan,
+    "07.double": lambda: simulate(*ring(4, 2)).makespan,
+    "07.phase": passes,
+    "07.registers": lambda: warpgroup_registers.split(2, 24).consumer,
+    "07.cap": lambda: 100 / (1 + hopper_step.exp_share(128)),
 }
 KNOWN = [
     ("01.one-matrix", "1,024", "4 bytes"),
@@ -85,6 +97,11 @@ KNOWN = [
     ("04.D", "16", "weighted"),
     ("04.dS", "1", "D is missing"),
     ("04.products", "5", "one kernel"),
+    ("07.serial", "22", "two buffers"),
+    ("07.double", "20", "first copy"),
+    ("07.phase", "it never passes", "Parities repeat"),
+    ("07.registers", "168", "gives back"),
+    ("07.cap", "33 %", "exponentials' share"),
 ]
 
 
