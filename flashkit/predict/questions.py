@@ -269,6 +269,47 @@ _ALL = (
         unit="%",
         digits=2,
     ),
+    Question(
+        "05.query-tiles",
+        "N = 4,096, query tiles of 32 rows: how often is all of K and V read, one head?",
+        "495060dea456",
+        "4,096 / 32 query tiles, and each reads them all.",
+        {
+            "174de7efdf5a": "That is the chip's dream: every query tile reads them again.",
+            "5344709fdd2a": "That is the rows of a tile; how many such tiles are there?",
+            "e96c60699917": "That would be tiles of 64 rows.",
+            "0d525abe74b3": "Multiplied instead of divided.",
+        },
+    ),
+    Question(
+        "05.working-set",
+        "d = 128, 64 query rows, 64 keys, fp16 inputs, sums in fp32: how large is the working set?",
+        "4e6a887c202e",
+        "48 of Q, K, V, 16 of S, 32 of O.",
+        {
+            "5e40389a2ff6": "That is Q, K and V alone; S and O are on chip too.",
+            "2c7619f5f74d": "One of K and V is missing, or S is.",
+            "ba13776fe4b0": "O's accumulator is missing.",
+            "66e7bbb451b4": "S and O are sums in fp32, 4 bytes an element.",
+            "29d7f61d012b": "Those are bytes.",
+            "09b5bfe9646d": "Those are thousands of bytes; a KiB is 1,024.",
+            "72e9d757a988": "Q, K and V are fp16, 2 bytes an element.",
+        },
+        unit="KiB",
+    ),
+    Question(
+        "05.blocks",
+        "A block has 4 warps of 255 registers a thread, and 96 KiB of shared memory. How many fit on an SM of sm_90?",
+        "d6efe2560681",
+        "65,536 registers hold 8 such warps, and 2 · (96 + 1) KiB fit into 228.",
+        {
+            "939cc0479dca": "Count again: 65,536 registers, 32 · 256 for a warp.",
+            "a57938b37aca": "48 KiB is the limit of what a kernel declares, not of what a launch may ask for.",
+            "9b33c48eedb5": "Registers and shared memory bind before the 64 warps do.",
+            "468ad35ddc07": "That many warps fit; a block has 4 of them.",
+            "e1779a5c8c4a": "Three blocks would need 291 KiB of shared memory.",
+        },
+    ),
 )
 
 QUESTIONS = {question.id: question for question in _ALL}

@@ -11,10 +11,12 @@ from flashkit.predict.__main__ import main
 from flashkit.predict.question import judge, read_number
 from reference import backward, hopper_step, traffic, warpgroup_registers
 from reference.forward import Problem, Trace, cut, dense, tiled
+from reference.occupancy import occupancy
 from reference.online_softmax import fold
 from reference.pipeline import simulate
 from reference.pipeline_programs import ring
 from reference.shapes import kv_head
+from reference.tile_budget import working_set
 
 N = 16384
 HEAD = traffic.Shape(N, N, 64, 64, 128, 128)
@@ -74,6 +76,9 @@ RIGHT = {
     "07.phase": passes,
     "07.registers": lambda: warpgroup_registers.split(2, 24).consumer,
     "07.cap": lambda: 100 / (1 + hopper_step.exp_share(128)),
+    "05.query-tiles": lambda: traffic.Shape(4096, 4096, 128, 128, 32, 64).query_tiles,
+    "05.working-set": lambda: working_set(64, 64, 128).total / traffic.KIB,
+    "05.blocks": lambda: occupancy(90, 4, 255, 96 * traffic.KIB).blocks,
 }
 KNOWN = [
     ("01.one-matrix", "1,024", "4 bytes"),
@@ -102,6 +107,11 @@ KNOWN = [
     ("07.phase", "it never passes", "Parities repeat"),
     ("07.registers", "168", "gives back"),
     ("07.cap", "33 %", "exponentials' share"),
+    ("05.query-tiles", "32", "rows of a tile"),
+    ("05.working-set", "48", "S and O"),
+    ("05.working-set", "72", "fp32"),
+    ("05.blocks", "0", "declares"),
+    ("05.blocks", "16", "bind before"),
 ]
 
 
