@@ -2,7 +2,8 @@
 
 Dask hands out submissions; each is one `grade_one` process, so that no student's code runs in a worker and a worker
 that dies costs a retry. Afterwards one `nbgrader autograde` reads the results into the gradebook, as its only writer.
-Results that are there are kept, so an interrupted run goes on where it was.
+Results that are there are kept, so an interrupted run goes on where it was. ``--gpu-only``, on a GPU machine, judges
+what waits for a GPU and keeps the rest. ``--slurm`` starts nothing and writes a job script instead.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ import argparse
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-from flashkit.grading import settings
+from flashkit.grading import settings, slurm
 
 SECONDS = 1800  # one submission at the very most; its own limits end it long before
 TRIES = 2  # of what fails for the machine's reasons, never the student's
@@ -22,8 +24,10 @@ TRIES = 2  # of what fails for the machine's reasons, never the student's
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="flashkit.grading.grade_class", description=__doc__.partition("\n")[0])
     parser.add_argument("assignment")
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes on this machine")
+    parser.add_argument("--workers", type=int, help="processes on this machine; default: its cores, or 1 on a GPU")
     parser.add_argument("--scheduler", help="address of a Dask scheduler whose workers see this folder")
+    parser.add_argument("--gpu-only", action="store_true", help="judge only what waits for a GPU, where there is one")
+    parser.add_argument("--slurm", action="store_true", help="write a Slurm array script instead of running")
     chosen = parser.parse_args(arguments)
     root = Path.cwd()
     try:
@@ -35,21 +39,38 @@ def main(arguments: list[str] | None = None) -> int:
     if not notebooks:
         print(f"grade-class: nothing in {submitted}/*/{chosen.assignment}/.", file=sys.stderr)
         return 1
-    failed = run(notebooks, root, chosen.workers, chosen.scheduler)
+    options = ["--gpu-only"] if chosen.gpu_only else []
+    if chosen.slurm:
+        script = slurm.write(root, chosen.assignment, notebooks, options)
+        print(f"grade-class: sbatch {script.relative_to(root)}; then, when all have ended, {_merge(chosen.assignment)}")
+        return 0
+    workers = chosen.workers or (1 if chosen.gpu_only else os.cpu_count() or 1)  # two would disturb each other's times
+    failed = run(notebooks, root, workers, chosen.scheduler, options)
     for path, said in failed.items():
         print(f"grade-class: no result for {path}: {said}", file=sys.stderr)
+    if chosen.gpu_only:  # this machine's versions may be others, which would make every result a stale one
+        print(f"grade-class: now, where the gradebook is, {_merge(chosen.assignment)}")
+        return bool(failed)
     merged = subprocess.run([sys.executable, "-m", "nbgrader", "autograde", chosen.assignment, "--force"], cwd=root)
     return merged.returncode or bool(failed)
 
 
-def run(notebooks: list[Path], root: Path, workers: int, scheduler: str | None) -> dict[str, str]:
+def _merge(assignment: str) -> str:
+    return f"`nbgrader autograde {assignment} --force`"
+
+
+def run(
+    notebooks: list[Path], root: Path, workers: int, scheduler: str | None, options: Sequence[str] = ()
+) -> dict[str, str]:
     """Grades the notebooks; returns what the machine failed at, path -> its last words."""
     from distributed import Client, LocalCluster, as_completed
 
     cluster = scheduler or LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None)
     failed = {}
     with Client(cluster) as client:
-        jobs = {client.submit(one, str(path), str(root), pure=False, retries=TRIES): path for path in notebooks}
+        jobs = {
+            client.submit(one, str(path), str(root), *options, pure=False, retries=TRIES): path for path in notebooks
+        }
         for number, job in enumerate(as_completed(list(jobs)), 1):
             done = job.status == "finished"
             print(f"grade-class: {number} of {len(jobs)}: {jobs[job].parents[1].name} {'done' if done else 'FAILED'}")
@@ -60,9 +81,9 @@ def run(notebooks: list[Path], root: Path, workers: int, scheduler: str | None) 
     return failed
 
 
-def one(path: str, root: str) -> None:
+def one(path: str, root: str, *options: str) -> None:
     """Runs in a worker: one submission in a process of its own. Raises RuntimeError where there is no result."""
-    command = [sys.executable, "-m", "flashkit.grading.grade_one", path]
+    command = [sys.executable, "-m", "flashkit.grading.grade_one", path, *options]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=SECONDS)
     if done.returncode:
         raise RuntimeError((done.stderr.strip() or f"exit status {done.returncode}")[-500:])

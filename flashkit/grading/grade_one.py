@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from flashkit.grading import results, settings
+from flashkit.grading.gpu_cells import fill
 from flashkit.grading.grade import graded
 from flashkit.grading.sanitise import rebuild
 
@@ -19,9 +20,10 @@ from flashkit.grading.sanitise import rebuild
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="flashkit.grading.grade_one", description=__doc__.partition("\n")[0])
     parser.add_argument("submission", type=Path, help="submitted/STUDENT/ASSIGNMENT/NOTEBOOK.ipynb of a class's folder")
+    parser.add_argument("--gpu-only", action="store_true", help="judge only what waits for a GPU, where there is one")
     chosen = parser.parse_args(arguments)
     try:
-        path, result = grade_file(chosen.submission)
+        path, result = grade_file(chosen.submission, chosen.gpu_only)
     except (OSError, ValueError) as error:
         print(f"grade-one: {error}", file=sys.stderr)
         return 1
@@ -30,8 +32,11 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def grade_file(submission: Path) -> tuple[Path, dict]:
-    """The result of a file at submitted/STUDENT/ASSIGNMENT/NOTEBOOK.ipynb, and where it was written."""
+def grade_file(submission: Path, gpu_only: bool = False) -> tuple[Path, dict]:
+    """The result of a file at submitted/STUDENT/ASSIGNMENT/NOTEBOOK.ipynb, and where it was written.
+
+    ``gpu_only`` fills what waits for a GPU into the result that there is.
+    """
     submission = submission.resolve()
     if len(submission.parents) < 4 or submission.suffix != ".ipynb":
         raise ValueError(f"{submission} is no submitted/STUDENT/ASSIGNMENT/NOTEBOOK.ipynb.")
@@ -42,7 +47,7 @@ def grade_file(submission: Path) -> tuple[Path, dict]:
         raise ValueError(f"{released} is missing: run `nbgrader generate_assignment {assignment}` first.")
     rebuilt = rebuild(submission.read_bytes(), json.loads(released.read_text(encoding="utf-8")))
     path = results.result_path(root, assignment, student, submission.stem)
-    return path, graded(rebuilt, chosen, root, path)
+    return path, fill(rebuilt, chosen, root, path) if gpu_only else graded(rebuilt, chosen, root, path)
 
 
 if __name__ == "__main__":

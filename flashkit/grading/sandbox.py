@@ -60,7 +60,7 @@ class Sandbox:
         self._process = subprocess.Popen(
             command,
             pass_fds=[inside.fileno()],
-            env=_environment(self._home.name),
+            env=environment(self._home.name),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -118,28 +118,12 @@ class Sandbox:
 
     def _look(self) -> None:
         """Ends the sandbox when it has taken too much; then ``reason`` says what."""
-        pids = descendants(self._process.pid)
-        if self.reason or not pids:
-            return
-        if len(pids) > self.limits.processes:
-            self.reason = f"It started more than {self.limits.processes} processes."
-        elif self._memory_over(pids):
-            self.reason = f"It used more than {self.limits.memory / 2**30:g} GiB of memory."
-        if self.reason:
+        if not self.reason and (reason := too_much(self._process.pid, self.limits)):
+            self.reason = reason
             self._kill()
 
-    def _memory_over(self, pids: list[int]) -> bool:
-        """The quick count takes a page that forked processes share once for each of them; the slow one does not."""
-        most = self.limits.memory
-        return sum(map(_own_bytes, pids)) > most and sum(map(_own_share, pids)) > most
-
     def _kill(self) -> None:
-        """In a sandbox the end of its first process ends the rest; a plain server's children are ended one by one."""
-        if self._process.poll() is None:  # not reaped, so the process id is still ours
-            for pid in reversed(descendants(self._process.pid)):
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, signal.SIGKILL)
-            self._process.kill()
+        end(self._process)
 
 
 # ---- commands -------------------------------------------------------------------------------------------
@@ -168,7 +152,7 @@ def compiler_command(folder: Path, limits: Limits) -> list[str]:
 def _bubblewrap(limits: Limits) -> list[str]:
     command = [
         *("bwrap", "--unshare-all", "--unshare-user", "--uid", "65534", "--gid", "65534", "--cap-drop", "ALL"),
-        *_no_new_namespaces(),
+        *no_new_namespaces(),
         *("--die-with-parent", "--new-session", "--hostname", "sandbox", "--clearenv"),
         *(word for path in _links() for word in ("--symlink", os.readlink(path), path)),
         *("--proc", "/proc", "--dev", "/dev"),
@@ -179,12 +163,12 @@ def _bubblewrap(limits: Limits) -> list[str]:
     for name in RUNTIME:
         command += ["--ro-bind", str(PACKAGE / name), str(COURSE / "flashkit" / name)]
     command += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp"]
-    for name, value in _environment("/tmp").items():
+    for name, value in environment("/tmp").items():
         command += ["--setenv", name, value]
     return command
 
 
-def _environment(home: str) -> dict[str, str]:
+def environment(home: str) -> dict[str, str]:
     """The whole environment of student code: nothing of the grader's own, no word on whether this is grading."""
     own = {"HOME": home, "TMPDIR": home, "TRITON_CACHE_DIR": f"{home}/.triton"}
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
@@ -198,7 +182,7 @@ def _links() -> list[str]:
 @functools.cache
 def _mounts() -> list[tuple[str, bool]]:
     """(path, hidden) from the outside in: Python and the libraries, without the course wherever it lies in them."""
-    shown = {"/usr", sys.prefix, sys.base_prefix, *_package_folders()}
+    shown = {"/usr", sys.prefix, sys.base_prefix, *package_folders()}
     shown |= {path for path in ("/bin", "/sbin", "/lib", "/lib32", "/lib64") if not os.path.islink(path)}
     shown = {os.path.realpath(path) for path in shown if os.path.isdir(path)} | {sys.prefix, sys.base_prefix}
     hidden = {str(path) for path in _course_folders()}
@@ -207,7 +191,7 @@ def _mounts() -> list[tuple[str, bool]]:
     return sorted(paths, key=lambda entry: (entry[0].count("/"), entry[0]))
 
 
-def _package_folders() -> set[str]:
+def package_folders() -> set[str]:
     """The site-packages of what student code imports: outside the prefixes where a venv sees the system's."""
     import numpy
     import torch
@@ -236,7 +220,7 @@ def available() -> bool:
 
 
 @functools.cache
-def _no_new_namespaces() -> tuple[str, ...]:
+def no_new_namespaces() -> tuple[str, ...]:
     """In a user namespace of its own, student code could mount file systems whose memory no one counts (needs 0.8)."""
     probe = ["bwrap", "--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL"]
     works = subprocess.run([*probe, "--ro-bind", "/", "/", "true"], capture_output=True).returncode == 0
@@ -253,6 +237,26 @@ def _copied_runtime(course: Path) -> Path:
 
 
 # ---- processes ------------------------------------------------------------------------------------------
+
+
+def too_much(pid: int, limits: Limits) -> str:
+    """What the processes below ``pid`` have taken too much of, in a sentence; "" when they keep the limits."""
+    pids = descendants(pid)
+    if len(pids) > limits.processes:
+        return f"It started more than {limits.processes} processes."
+    # The quick count takes a page that forked processes share once for each of them; the slow one does not.
+    if sum(map(_own_bytes, pids)) > limits.memory and sum(map(_own_share, pids)) > limits.memory:
+        return f"It used more than {limits.memory / 2**30:g} GiB of memory."
+    return ""
+
+
+def end(process: subprocess.Popen) -> None:
+    """In a sandbox the end of its first process ends the rest; a plain child's own children are ended one by one."""
+    if process.poll() is None:  # not reaped, so the process id is still ours
+        for pid in reversed(descendants(process.pid)):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        process.kill()
 
 
 def descendants(pid: int) -> list[int]:

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,18 @@ class CudaRun:
     trouble: str = field(default="")
 
 
-def run(text: str, kernel: str, launches: Sequence[Mapping[str, Any]], timed: Mapping[str, Any]) -> CudaRun:
+def plain_child(folder: Path) -> list[str]:
+    """How the child is started; grading, which does not trust the text, starts it in a sandbox."""
+    return [sys.executable, "-I", str(CHILD), str(folder)]
+
+
+def run(
+    text: str,
+    kernel: str,
+    launches: Sequence[Mapping[str, Any]],
+    timed: Mapping[str, Any],
+    child: Callable[[Path], list[str]] = plain_child,
+) -> CudaRun:
     """Compiles ``text`` for this machine's GPU and runs the launches, then the timed one. Never raises."""
     with tempfile.TemporaryDirectory(prefix="flashkit-cuda-") as name:
         folder = Path(name)
@@ -46,9 +57,7 @@ def run(text: str, kernel: str, launches: Sequence[Mapping[str, Any]], timed: Ma
         told = {**request(kernel, "90a"), "launches": plain, "timed": dict(timed)}
         (folder / "request.json").write_text(json.dumps(told))
         try:
-            done = subprocess.run(
-                [sys.executable, "-I", str(CHILD), name], capture_output=True, timeout=SECONDS, env=_environment(name)
-            )
+            done = subprocess.run(child(folder), capture_output=True, timeout=SECONDS, env=_environment(name))
             answer = json.loads(done.stdout)
         except subprocess.TimeoutExpired:
             return CudaRun(trouble=HANGS)
