@@ -13,7 +13,7 @@ from tools.lab_copies import copy_labs
 
 ROOT = Path(__file__).resolve().parent.parent
 FIRST_PAGE = "notebooks/00_start_here.ipynb"
-START_SECONDS = 60
+START_SECONDS = 180
 
 
 def main(arguments: list[str]) -> int:

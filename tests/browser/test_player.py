@@ -12,9 +12,9 @@ from flashkit.figures import tile_walk
 from flashkit.figures.figure import Figure
 from flashkit.figures.page import page as make_page
 from flashkit.figures.scene import Scene
-from tests.browser.lab_page import FLAGS, Notebook, copy_course, running_lab
+from tests.browser.lab_page import FLAGS, Notebook
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(900)]
 
 CELLS = [
     "from flashkit.figures import tile_walk\nfrom flashkit.predict import predict",
@@ -24,18 +24,16 @@ CELLS = [
 ]
 STEPS = len(tile_walk().scene.frames)
 HOST = "[data-lm-suppress-shortcuts]"
+SHOWN = f"+document.querySelector('{HOST}').shadowRoot.querySelector('input[aria-label=Step]').value + 1"  # from 1
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("lab")
-    (folder / "settings").mkdir()
-    course = copy_course(folder / "course")
+def lab(course):
+    folder, address = course
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in CELLS])
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    nbformat.write(notebook, course / "player.ipynb")
-    with running_lab(course, folder / "settings") as address:
-        yield course, address
+    nbformat.write(notebook, folder / "player.ipynb")
+    return folder, address
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +52,7 @@ def notebook(lab, browser):
     page = browser.new_page(viewport={"width": 1280, "height": 1000})
     notebook = Notebook(page, *lab, "player.ipynb")
     notebook.run_all()
-    page.locator(".player").wait_for(timeout=30_000)
+    page.locator(".player").wait_for()
     yield notebook
     page.close()
 
@@ -76,6 +74,7 @@ def stand_alone(browser, tmp_path):
         file = tmp_path / "figure.html"
         file.write_text(make_page(figure), encoding="utf-8")
         contexts.append(browser.new_context(**options))
+        contexts[-1].set_default_timeout(120_000)
         page = contexts[-1].new_page()
         page.requests, page.troubles = [], []
         page.on("request", lambda request: page.requests.append(request.url))
@@ -135,13 +134,11 @@ def test_arrows_home_and_end_step(player):
 def test_space_plays_and_pauses(player):
     player.keyboard.press("Space")
     player.get_by_role("button", name="Pause").wait_for()
-    deadline = time.monotonic() + 10
-    while step(player) < 2 and time.monotonic() < deadline:
-        time.sleep(0.1)
+    player.wait_for_function(f"{SHOWN} > 1")
     player.keyboard.press("Space")
+    player.get_by_role("button", name="Play").wait_for()
     at = step(player)
     assert at >= 2
-    assert player.get_by_role("button", name="Play").is_visible()
     time.sleep(2.5)
     assert step(player) == at
 
@@ -169,11 +166,9 @@ def test_loop_starts_over_and_the_speed_is_chosen_by_keyboard(player):
     player.keyboard.press("l")
     player.keyboard.press("End")
     player.keyboard.press("Space")
-    deadline = time.monotonic() + 10
-    while step(player) > 3 and time.monotonic() < deadline:
-        time.sleep(0.05)
+    player.wait_for_function(f"{SHOWN} < {STEPS}")  # without the loop the last step stays
     player.keyboard.press("Space")
-    assert step(player) <= 3
+    player.get_by_role("button", name="Play").wait_for()
     player.keyboard.press("l")
 
 
@@ -291,13 +286,20 @@ def test_a_choice_is_made_by_keyboard(player):
 
 
 def test_a_notebook_saved_from_the_player_still_plays_when_its_kernel_is_gone(lab, browser, notebook):
+    for _ in range(2):
+        notebook.go_to(notebook.order[CELLS.index("tile_walk()")])
+        notebook.page.keyboard.press("Control+Enter")
+        notebook._wait_idle()
     notebook.page.locator(".stage").focus()
     notebook.page.keyboard.press("Control+s")
     notebook.page.wait_for_function("() => !window.jupyterapp.shell.currentWidget.context.model.dirty")
+    saved = nbformat.read(lab[0] / "player.ipynb", as_version=4).metadata.widgets
+    states = [model["state"] for model in saved["application/vnd.jupyter.widget-state+json"]["state"].values()]
+    assert len([state for state in states if "scenes" in state.get("data", {})]) == 1  # though its cell ran three times
     notebook.page.evaluate("() => window.jupyterapp.serviceManager.sessions.shutdownAll()")
     page = browser.new_page()
     Notebook(page, *lab, "player.ipynb")
-    page.locator(".stage").focus(timeout=30_000)
+    page.locator(".stage").focus()
     page.keyboard.press("End")
     assert step(page) == STEPS
     page.close()
@@ -321,9 +323,9 @@ def test_the_page_makes_no_request_and_axe_finds_nothing(stand_alone):
 
 def test_the_page_plays_by_itself_unless_motion_is_unwanted(stand_alone):
     playing = stand_alone(tile_walk())
-    assert playing.get_by_role("button", name="Pause").is_visible()
+    playing.get_by_role("button", name="Pause").wait_for()
     calm = stand_alone(tile_walk(), reduced_motion="reduce")
-    assert calm.get_by_role("button", name="Play").is_visible()
+    calm.get_by_role("button", name="Play").wait_for()
     calm.locator(".stage").focus()
     calm.keyboard.press("ArrowRight")
     assert step(calm) == 2
@@ -342,31 +344,62 @@ def test_controls_choose_another_scene(stand_alone):
     assert violations(page) == []
 
 
-def test_time_of_a_frame_change_in_a_scene_of_500_steps(stand_alone):
-    """Printed, not judged: how long a frame change takes with its layout, 200 shapes of which 40 change."""
-    scene = Scene("500 steps", "Two hundred boxes.", 960, 400)
-    for at in range(500):
-        frame = scene.frame(f"Step {at}.")
+STEP = """(host) => {
+    const root = document.querySelector(host).shadowRoot, stage = root.querySelector(".stage");
+    window.step = async () => {
+        performance.mark("key");
+        stage.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight", bubbles: true, composed: true }));
+        root.querySelector(".bar").getBoundingClientRect(); // with the layout that it causes
+        const { duration } = performance.measure("frame change", "key");
+        await new Promise(requestAnimationFrame);
+        await new Promise((done) => setTimeout(done)); // with its paint
+        return duration;
+    };
+}"""
+
+
+def busy_scene(steps: int = 500) -> Scene:
+    """Two hundred boxes, of which 80 change colour or words at every step."""
+    scene = Scene(f"{steps} steps", "Two hundred boxes.", 960, 400)
+    for at in range(steps):
+        frame = scene.frame(f"Step {at}.", str(at))
         for n in range(200):
             now = (at + n) % 5 == 0
-            frame.rect(
-                f"box {n}", n % 20 * 48, n // 20 * 40, 44, 36, str(at % 100 if now else n), fill="S" if now else "Q"
-            )
-    page = stand_alone(Figure(scene), reduced_motion="reduce")
-    times = page.evaluate(
-        """async (host) => {
-        const root = document.querySelector(host).shadowRoot, range = root.querySelector("input[aria-label=Step]");
-        const times = [];
-        for (let at = 0; at < 500; at++) {
-            const start = performance.now();
-            range.value = at;
-            range.dispatchEvent(new Event("input"));
-            root.querySelector(".bar").getBoundingClientRect(); // with the layout that it causes
-            times.push(performance.now() - start);
-            if (at % 10 === 0) await new Promise(requestAnimationFrame);
-        }
-        return times.sort((a, b) => a - b);
-    }""",
-        HOST,
-    )
-    print(f"\nframe change: median {times[250]:.1f} ms, 95 % below {times[475]:.1f} ms, slowest {times[-1]:.1f} ms")
+            text, fill = (str(at % 100), "S") if now else (str(n), "Q")
+            frame.rect(f"box {n}", n % 20 * 48, n // 20 * 40, 44, 36, text, fill=fill)
+    return scene
+
+
+@pytest.mark.alone
+def test_a_frame_change_in_a_scene_of_500_steps_takes_under_20_ms(stand_alone):
+    """Judged by the CPU time that the browser's main thread counts, which other work on the machine does not lengthen.
+
+    Printed beside it: the same by the wall clock's marks, and with the paint.
+    """
+    page = stand_alone(Figure(busy_scene()), reduced_motion="no-preference")
+    page.locator(".stage").focus()
+    page.keyboard.press("Home")  # and paused
+    page.evaluate(STEP, HOST)
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})
+
+    def milliseconds() -> dict[str, float]:
+        metrics = session.send("Performance.getMetrics")["metrics"]
+        return {metric["name"].removesuffix("Duration"): 1000 * metric["value"] for metric in metrics}
+
+    changes, painted, by_clock = [], [], []
+    for _ in range(200):
+        before = milliseconds()
+        by_clock.append(page.evaluate("step()"))
+        spent = {name: value - before[name] for name, value in milliseconds().items()}
+        changes.append(spent["Script"] + spent["RecalcStyle"] + spent["Layout"])
+        painted.append(spent["Task"])
+    assert step(page) == 201
+    for what, times in (("CPU", changes), ("CPU with the paint", painted), ("wall clock", by_clock)):
+        print(f"\nframe change, {what}: median {middle(times):.1f} ms, 95 % below {middle(times, 0.95):.1f} ms")
+    assert middle(changes, 0.95) < 20
+    assert middle(painted) < 20
+
+
+def middle(times: list[float], share: float = 0.5) -> float:
+    return sorted(times)[int(share * len(times))]
