@@ -54,6 +54,14 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.get_closest_marker("browser") or item.get_closest_marker("alone"):
             item.add_marker(pytest.mark.xdist_group("alone"))
+        elif not item.get_closest_marker("xdist_group") and shares_a_fixture(item):
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+
+
+def shares_a_fixture(item) -> bool:
+    """Uses what its module makes once, which a second worker would make once more, or at the same place."""
+    made = item._fixtureinfo.name2fixturedefs.values()
+    return any(fixture.scope == "module" for fixtures in made for fixture in fixtures)
 
 
 def pytest_runtest_setup(item):
