@@ -257,7 +257,7 @@ _ALL = (
     ),
     Question(
         "07.cap",
-        "Exponentials take half as many cycles as the products (d = 128), in turn. How long is the tensor core at work?",
+        "Exponentials take half the cycles of the products (d = 128), in turn. How busy is the tensor core?",
         "28af98f72319",
         "1 / (1 + 1/2).",
         {
