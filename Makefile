@@ -6,6 +6,7 @@ GPU_PYTHON ?= python3
 LAB_ARGS ?=
 TEST_ARGS ?=
 ONLY ?=
+LAST ?=
 PYTHON_GIVEN := $(filter environment command%,$(origin PYTHON))
 VENV_BIN := $(CURDIR)/.venv/bin
 # nbgrader runs alembic by name, so the venv comes first on PATH
@@ -43,8 +44,8 @@ release: venv  ## teacher: make labs/ from solutions/ (never writes into work/)
 teach: venv  ## teacher: JupyterLab with nbgrader's formgrader
 	@$(IN_VENV) -m tools.start_lab --teach $(LAB_ARGS)
 
-student-package: venv  ## teacher: dist/flashkit-students.zip, without solutions and tests
-	@$(IN_VENV) -m tools.student_package
+student-package: venv  ## teacher: dist/flashkit-students.zip, without solutions and tests (LAST=03: no later labs)
+	@$(IN_VENV) -m tools.student_package $(LAST)
 
 gpu-test:  ## on a GPU machine, with its own torch and triton (GPU_PYTHON=)
 	@$(GPU_PYTHON) -m tests.gpu && $(GPU_PYTHON) -m tests.gpu.labs
