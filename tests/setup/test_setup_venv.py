@@ -127,6 +127,7 @@ def offline():
     }
 
 
+@pytest.mark.slow
 def test_no_network_is_said_in_one_line_and_the_next_run_starts_clean(course, offline):
     for _ in range(2):  # the second time there is a half-made .venv
         status, said, _ = make_venv(course, **offline)
