@@ -15,8 +15,8 @@ from statistics import median
 from flashkit.check import check, find
 from flashkit.check.compare import judge
 from flashkit.check.cost import Target
-from flashkit.check.on_gpu import buffers, call_of, course_kernel, disagreement
-from flashkit.check.timing import DTYPES, floor_of, race
+from flashkit.check.on_gpu import buffers, call_of, course_kernel, disagreement, on_this_gpu
+from flashkit.check.timing import DTYPES, ELSEWHERE, floor_of, race
 from flashkit.runtime.compiled import run_compiled
 
 ROUNDS = 7  # of a time that is told, not graded
@@ -58,15 +58,16 @@ def compiled(id: str, function, target: Target) -> dict:
             told = f"right in the interpreter, wrong compiled: {difference.sentence()} (case: {case.why})"
             return {"right": False, "sentence": told}
     told = {"right": True, "sentence": f"compiled and right on {len(cases)} of {len(exercise.cases)} public cases."}
-    return told | ({"measured": measured(exercise, function)} if exercise.timed else {})
+    return told | ({"measured": measured(exercise, function, target)} if exercise.timed else {})
 
 
-def measured(exercise, function) -> float:
+def measured(exercise, function, target: Target) -> float:
     """Seconds of the large call whose time the check predicts: of the case whose kernel it compiles."""
     from flashkit.instruments.gpu_clock import GPU
     from flashkit.instruments.timing import measure
 
     case = exercise.timed.like(min(exercise.cases, key=lambda case: case.dtype != "fp16"))
+    case = on_this_gpu(case, target.arch)
     tensors = buffers(exercise, case)
     with GPU(tensors).alone() as gpu:
         return median(measure(call_of(exercise, function, case, tensors), gpu, rounds=ROUNDS))
@@ -77,7 +78,9 @@ def timed(id: str, function, target: Target) -> dict:
     from flashkit.instruments.gpu_clock import GPU
 
     exercise = find(id)
-    course, case = course_kernel(exercise), exercise.gpu.case
+    if exercise.gpu is None:
+        return {"why": ELSEWHERE}
+    course, case = course_kernel(exercise), on_this_gpu(exercise.gpu.case, target.arch)
     if course is None:
         return {"why": "this copy of the course has no solutions/ to compare it with"}
     for dtype in reversed(DTYPES):  # fp16 last: its buffers are the timer's

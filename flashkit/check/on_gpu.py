@@ -1,7 +1,8 @@
 """A kernel on the large call of its exercise: buffers, the call itself, and whether its answers stand beside a peer's.
 
-The peer is the course's own kernel. Its run in fp32 is the reference, its run in the same dtype sets the tolerance:
-no oracle on a CPU could compute 4096 tokens of 32 heads while a learner waits.
+The peer is the course's own kernel: its run in the same dtype sets the tolerance. The reference is PyTorch's in fp32,
+or, for outputs that PyTorch does not give, the course's kernel in fp32: no oracle on a CPU could compute 4096 tokens of
+32 heads while a learner waits.
 """
 
 from __future__ import annotations
@@ -37,10 +38,19 @@ def buffers(exercise: Exercise, case: Case, device: str = "cuda") -> dict[str, t
     return {n: torch.empty(shape, dtype=TORCH_DTYPES[dtype], device=device) for n, (shape, dtype) in shapes.items()}
 
 
+def on_this_gpu(case: Case, arch: int) -> Case:
+    """The case with what a call is told of the GPU it runs on: its architecture and how many SMs it has."""
+    known = {"arch": arch, "sms": torch.cuda.get_device_properties().multi_processor_count}
+    return replace(case, options={**case.options, **known})
+
+
 def call_of(exercise: Exercise, function: Callable, case: Case, tensors: Tensors) -> Callable[[], tuple]:
-    """The call without arguments: gives the outputs, and the gradients where the exercise asks autograd for them."""
+    """The call without arguments: gives the outputs, and the gradients where the exercise asks autograd for them.
+
+    An option that the case does not name is that of the exercise's first case.
+    """
     like = exercise.call(exercise.cases[0])
-    options = {name: case.options[name] for name in like.options}
+    options = {name: case.options.get(name, value) for name, value in like.options.items()}
     wanted = [gradient.name.removeprefix("d") for gradient in like.gradients]
 
     def once() -> tuple:
@@ -58,22 +68,31 @@ def call_of(exercise: Exercise, function: Callable, case: Case, tensors: Tensors
 def names_of(exercise: Exercise) -> list[str]:
     """What :func:`call_of` gives, by name."""
     like = exercise.call(exercise.cases[0])
-    return [r.name for r in (*like.returned, *like.gradients)]
+    return [r.name for r in (*like.returned, *like.gradients) if r.dtype in TORCH_DTYPES]
 
 
 def disagreement(exercise: Exercise, function: Callable, course: Callable, case: Case, tensors: Tensors) -> str:
     """Why the answers on these tensors are not right, in one sentence; "" when they are."""
-    tiles = {n: min(v, EXACT_TILE) for n, v in case.options.items() if n.startswith("block") and v > EXACT_TILE}
-    exact_case = replace(case, dtype="fp32", options={**case.options, **tiles})
-    exact = call_of(exercise, course, exact_case, {name: t.float() for name, t in tensors.items()})()
+    exact = reference(exercise, course, case, {name: t.float() for name, t in tensors.items()})
     peer = call_of(exercise, course, case, tensors)()
     came = call_of(exercise, function, case, tensors)()
-    for name, out, low, reference in zip(names_of(exercise), came, peer, exact, strict=True):
-        error, allowed = _largest(out, reference), FACTOR * _largest(low, reference) + _step(reference, out.dtype)
+    for name, out, low, right in zip(names_of(exercise), came, peer, exact, strict=True):
+        error, allowed = _largest(out, right), FACTOR * _largest(low, right) + _step(right, out.dtype)
         if not error <= allowed:  # NaN is not right either
-            told = f"{name} is off by {error:.3g}, where the course's kernel is off by {_largest(low, reference):.3g}"
+            told = f"{name} is off by {error:.3g}, where the course's kernel is off by {_largest(low, right):.3g}"
             return f"In {case.dtype}, at {case.sizes}, {told} (allowed {allowed:.3g})."
     return ""
+
+
+def reference(exercise: Exercise, course: Callable, case: Case, tensors: Tensors) -> tuple:
+    """The outputs in fp32."""
+    case = replace(case, dtype="fp32")
+    for torchs in exercise.gpu.peers.values():
+        found = call_of(exercise, torchs, case, tensors)()
+        if len(found) == len(names_of(exercise)):
+            return found
+    tiles = {n: min(v, EXACT_TILE) for n, v in case.options.items() if n.startswith("block")}
+    return call_of(exercise, course, replace(case, options={**case.options, **tiles}), tensors)()
 
 
 def _largest(out: torch.Tensor, reference: torch.Tensor) -> float:

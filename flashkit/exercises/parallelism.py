@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from flashkit.exercises import flash_forward
+from flashkit.exercises import flash_forward, timed
 from flashkit.exercises.contract import NUMBER, Case, Exercise, Fault, Outputs
 from flashkit.exercises.flash_forward import ITEMSIZE, attention_case, draw_like, layouts_of
 from flashkit.exercises.inputs import attention_inputs
@@ -347,6 +347,8 @@ PERSISTENT = exercise(
     "06.persistent",
     options=("scale", "block_q", "block_k"),
     judged=("repeated", "programs", "makespan", "settled"),
+    timed=timed.attention(timed.persistent, *"qkv", grown=timed.PERSISTENT),
+    gpu=timed.attention_cell(products=2),
     title="A persistent kernel with a tile scheduler",
     points=40,
     gpu_points=10,
@@ -377,6 +379,7 @@ CAUSAL = exercise(
     "06.causal",
     options=("offset", "scale", "block_q", "block_k"),
     judged=("repeated", "makespan", "settled"),
+    timed=timed.attention(timed.longest_first, *"qkv"),
     title="Causal tiles, longest first",
     points=40,
     minutes=25,

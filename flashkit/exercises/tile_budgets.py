@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from flashkit.exercises import flash_forward
+from flashkit.exercises import flash_forward, timed
 from flashkit.exercises.contract import Case, Exercise, Fault, Tuning
 from flashkit.exercises.flash_forward import CAUSAL_ONLY, attention_case
 from flashkit.exercises.formula import formula
@@ -359,6 +359,8 @@ TUNED = Exercise(
     ),
     shares={f"sm_{arch}": 1 / len(ARCHITECTURES) for arch in ARCHITECTURES},
     tuning=TUNING,
+    timed=timed.attention(timed.forward, *"qkv"),
+    gpu=timed.attention_cell(products=2, B=4, H=8, d=128),
 )
 
 EXERCISES = (WORKING_SET, BLOCKS_PER_SM, FORWARD, TUNED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import torch
 
@@ -13,6 +14,7 @@ from reference.traffic import Shape
 
 ITEMSIZE = {"fp32": 4, "fp16": 2, "bf16": 2}
 HEADS = {"B": 4, "H_q": 16, "H_kv": 16, "N_q": 4096, "N_k": 4096}
+PERSISTENT = {**HEADS, "sms": 132}  # an H200's
 ONE_HEAD = {"B": 1, "H_q": 1, "H_kv": 1, "N_q": 8192, "N_k": 8192}
 ROWS = {"rows": 65536}
 VECTOR = {"n": 2**22}
@@ -74,6 +76,19 @@ def forward_and_backward(case: Case) -> list[Work]:
     return [work for part in (forward, row_dot, dkdv, dq) for work in part(case)]
 
 
+def persistent(case: Case) -> list[Work]:
+    """A program an SM, which walks over every sms-th tile."""
+    whole = workload.forward(ledger_shape(case), case.sizes["sms"])
+    programs = min(case.sizes["sms"], len(whole.trips))
+    return [replace(whole, trips=tuple(sum(whole.trips[p::programs]) for p in range(programs)))]
+
+
+def longest_first(case: Case) -> list[Work]:
+    """A program a tile, the tiles with the most keys first."""
+    whole = workload.forward(ledger_shape(case))
+    return [replace(whole, trips=tuple(sorted(whole.trips, reverse=True)))]
+
+
 def rows(case: Case) -> list[Work]:
     """Row softmax: in one piece, or, with a ``block``, in two walks over the row."""
     s, size = case.sizes, ITEMSIZE[case.dtype]
@@ -131,5 +146,5 @@ def attention_cell(products: int, B: int = 2, H: int = 16, N: int = 4096, d: int
     return _on_gpu(case, lambda case: 2.0 * products * B * H * N * N * d, SDPA=_sdpa)
 
 
-def _sdpa(q, k, v, causal, offset, scale, block_q, block_k):
+def _sdpa(q, k, v, causal=False, scale=None, **launch):
     return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale)

@@ -9,13 +9,14 @@ import torch
 from flashkit import exercises
 from flashkit.check import check_time, gpu_machine
 from flashkit.check.cost import Target
-from flashkit.check.on_gpu import buffers, call_of, course_kernel, disagreement
+from flashkit.check.on_gpu import buffers, call_of, course_kernel, disagreement, on_this_gpu
 from flashkit.check.timing import TimeReport, floor_of, race, share_of
 from flashkit.exercises.contract import TIERS
 from reference.machines import MACHINE
 from tests.labs.kernels import load
 
 HEADS, ATTENTION = exercises.get("03.heads"), exercises.get("04.attention")
+OF_THE_GPU = {"arch": 90, "sms": 4}
 WITH_CELL = [e for e in exercises.EXERCISES.values() if e.gpu is not None]
 
 
@@ -81,7 +82,15 @@ def test_tiers_rise_and_end_in_a_share_for_what_is_right_but_slow():
 def test_a_cell_is_worth_points_and_takes_long_enough_to_be_timed(exercise):
     assert exercise.gpu_points > 0 and exercise.timed is not None
     assert floor_of(exercise, exercise.gpu.case, MACHINE["H200 measured"]) > 90e-6
-    assert {n for n in exercise.call(exercise.cases[0]).options} <= {*exercise.gpu.case.options}
+    assert {n for n in exercise.call(exercise.cases[0]).options} <= {*exercise.gpu.case.options, *OF_THE_GPU}
+
+
+def test_a_call_is_told_what_gpu_it_runs_on(monkeypatch):
+    class Here:
+        multi_processor_count = 46
+
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda: Here)
+    assert on_this_gpu(HEADS.gpu.case, 86).options == {**HEADS.gpu.case.options, "arch": 86, "sms": 46}
 
 
 def test_without_a_gpu_it_is_pending():
@@ -91,7 +100,7 @@ def test_without_a_gpu_it_is_pending():
 
 def small(exercise, **options):
     """The cell's call at a size that the interpreter can do."""
-    case = exercise.gpu.case
+    case, options = exercise.gpu.case, {**OF_THE_GPU, **options}
     sizes = {**case.sizes, "B": 1, "H_q": 2, "H_kv": 2, "N_q": 40, "N_k": 40, "d": 16, "d_v": 16}
     tiles = {"block_q": 16, "block_k": 16, "scale": 0.25}
     return replace(case, sizes=sizes, options={**case.options, **tiles, **options})
@@ -119,7 +128,7 @@ def test_answers_stand_beside_the_courses_kernel(exercise, patch):
 
 
 def test_a_peer_gives_the_same_results_from_the_same_arguments():
-    for exercise in (HEADS, ATTENTION):
+    for exercise in (HEADS, ATTENTION, exercises.get("06.persistent")):
         case = small(exercise)
         tensors = filled(exercise, case)
         both = course_kernel(exercise), exercise.gpu.peers["SDPA"]
