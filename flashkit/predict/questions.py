@@ -310,6 +310,70 @@ _ALL = (
             "e1779a5c8c4a": "Three blocks would need 291 KiB of shared memory.",
         },
     ),
+    Question(
+        "06.idle",
+        "B = 1, H = 8, one program a head: how many of the H200's 132 SMs have work?",
+        "85586dc4b0b6",
+        "One program for each of 8 heads.",
+        {
+            "249e1c70dece": "A program runs on one SM: 8 programs, 8 SMs.",
+            "5c257e49dc64": "Those are the idle ones.",
+            "94689668c4a5": "Those are the query tiles of a head; they are not shared out yet.",
+            "e013ad2c70a4": "That is with query tiles launched, too. Here a head is one program.",
+            "f457837a2828": "That is their share of the SMs, in per cent.",
+        },
+    ),
+    Question(
+        "06.busy",
+        "256 equal programs on 132 SMs, one at a time: which part of the waves' places is full?",
+        "60148f69878a",
+        "256 of 2 · 132 places.",
+        {
+            "ef316cf89b3d": "The second wave has 124 programs, not 132.",
+            "6992b579af71": "That is the second wave alone: 124 of 132.",
+            "c84912df05ba": "Two waves have 264 places.",
+            "d604cb1dbd5e": "That is what stays idle.",
+            "e927503962de": "That is the share; per cent are asked for.",
+        },
+        unit="%",
+    ),
+    Question(
+        "06.pairs",
+        "N = 4,096, B_r = 128, B_c = 64, causal: how many of the 2,048 score tiles of a head are walked?",
+        "f4ed144233e5",
+        "2 + 4 + ... + 64: a little more than half, because tiles on the diagonal are walked whole.",
+        {
+            "3a559ae56f6f": "That is half. Tiles on the diagonal are walked too.",
+            "6bc38616e56e": "That is without a mask.",
+            "619a3fc97236": "That would be key tiles of 128: a query tile passes two key tiles of 64.",
+            "17e5e2ed9dcd": "The tiles on the diagonal are missing.",
+        },
+        digits=4,
+    ),
+    Question(
+        "06.makespan",
+        "256 causal programs head by head, short tiles first, on 132 SMs: after how many units does the last end?",
+        "f6b0cf109652",
+        "The last head's tiles begin when others are done, and the longest of them starts last of all.",
+        {
+            "c8185d60e0c3": "That is the even share, and the longest tile; this order does not reach it.",
+            "d7c59f0fddc4": "That is two rounds of the longest tile. Not everybody waits for the longest.",
+            "a74cdbcea78b": "That is the order in which all heads' short tiles come first.",
+            "e4ef66575efd": "That is the work of all programs together.",
+            "4dee814621b2": "That would be pairs of a long and a short tile.",
+        },
+    ),
+    Question(
+        "06.other-flop",
+        "A100: 312 TFLOP/s of matrix products, 19.5 TFLOP/s of other fp32 work. What does one other FLOP cost, in matrix FLOP?",
+        "fcb9c3c5d004",
+        "312 / 19.5.",
+        {
+            "1bef2dd4bb25": "That is the inverse.",
+            "923ff30a3af4": "Divide, do not multiply.",
+            "acec754fb294": "Divide, do not subtract.",
+        },
+    ),
 )
 
 QUESTIONS = {question.id: question for question in _ALL}

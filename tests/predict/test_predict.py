@@ -9,7 +9,7 @@ import pytest
 from flashkit.predict import QUESTIONS, predict
 from flashkit.predict.__main__ import main
 from flashkit.predict.question import judge, read_number
-from reference import backward, hopper_step, traffic, warpgroup_registers
+from reference import backward, hopper_step, schedule, traffic, warpgroup_registers
 from reference.forward import Problem, Trace, cut, dense, tiled
 from reference.occupancy import occupancy
 from reference.online_softmax import fold
@@ -25,6 +25,8 @@ KV = sum(entry.read for entry in traffic.fa2(HEAD) if entry.tensor in "kv")
 TWO = fold([1, 2, 3, 0], np.array([[2.0], [8], [4], [10]]), 2)
 ONE_QUERY = Problem(np.ones((1, 1)), np.array([[0], [math.log(3)]]), np.array([[2.0], [6]]), scale=1.0, block_k=2)
 dO = np.array([[2.0]])
+PARALLEL = traffic.Shape(4096, 4096, 128, 128, 128, 64, H_q=8, H_kv=8)
+CAUSAL = traffic.Shape(4096, 4096, 128, 128, 128, 64, H_q=8, H_kv=8, causal=True)
 
 
 def dS():
@@ -76,6 +78,11 @@ RIGHT = {
     "07.phase": passes,
     "07.registers": lambda: warpgroup_registers.split(2, 24).consumer,
     "07.cap": lambda: 100 / (1 + hopper_step.exp_share(128)),
+    "06.idle": lambda: sum(task.cost > 0 for task in schedule.head_tasks(PARALLEL)),
+    "06.busy": lambda: 100 * schedule.waves(len(schedule.forward_tasks(PARALLEL)), 132).busy,
+    "06.pairs": lambda: sum(task.cost for task in schedule.forward_tasks(CAUSAL)[:32]),
+    "06.makespan": lambda: schedule.simulate(schedule.forward_tasks(CAUSAL), 132).makespan,
+    "06.other-flop": lambda: 312 / 19.5,
     "05.query-tiles": lambda: traffic.Shape(4096, 4096, 128, 128, 32, 64).query_tiles,
     "05.working-set": lambda: working_set(64, 64, 128).total / traffic.KIB,
     "05.blocks": lambda: occupancy(90, 4, 255, 96 * traffic.KIB).blocks,
@@ -107,6 +114,11 @@ KNOWN = [
     ("07.phase", "it never passes", "Parities repeat"),
     ("07.registers", "168", "gives back"),
     ("07.cap", "33 %", "exponentials' share"),
+    ("06.idle", "124", "idle ones"),
+    ("06.busy", "93.9", "124 of 132"),
+    ("06.pairs", "1,024", "diagonal"),
+    ("06.makespan", "64", "even share"),
+    ("06.other-flop", "1/16", "inverse"),
     ("05.query-tiles", "32", "rows of a tile"),
     ("05.working-set", "48", "S and O"),
     ("05.working-set", "72", "fp32"),
