@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from flashkit.figures import cell_widgets
-from flashkit.figures.poster import png
+from flashkit.figures.poster import image_element, png
 from flashkit.figures.scene import Scene
 from flashkit.figures.wire import Control, package
 
@@ -21,7 +21,7 @@ class Still:
     alt: str
 
     def _repr_mimebundle_(self, include=None, exclude=None):
-        return {"image/png": self.png, "text/plain": self.alt}, {"image/png": {"alt": self.alt}}
+        return _as_image(self.png, self.alt)
 
 
 @dataclass
@@ -66,6 +66,11 @@ class Figure:
         return self._player
 
     def _repr_mimebundle_(self, include=None, exclude=None):
-        bundle = {} if self.player is None else cell_widgets.show(self.player)
-        bundle |= {"image/png": self.poster, "text/plain": self.alt}
-        return bundle, {"image/png": {"alt": self.alt}}
+        bundle, metadata = _as_image(self.poster, self.alt)
+        return ({} if self.player is None else cell_widgets.show(self.player)) | bundle, metadata
+
+
+def _as_image(png: bytes, alt: str) -> tuple[dict, dict]:
+    """A mime bundle and its metadata: most pages prefer the HTML, which has the text; some show images only."""
+    bundle = {"image/png": png, "text/html": image_element(png, alt), "text/plain": alt}
+    return bundle, {"image/png": {"alt": alt}}

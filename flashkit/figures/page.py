@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 import html
 import json
 
 from flashkit.figures.figure import Figure
+from flashkit.figures.poster import image_element
 from flashkit.figures.script import PLAYER, script
 
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:"
@@ -27,7 +27,7 @@ img {{ max-width: 100%; }}
 </style>
 </head>
 <body>
-<main id="figure"><h1>{title}</h1><noscript><img alt="{alt}" src="data:image/png;base64,{poster}"></noscript></main>
+<main id="figure"><h1>{title}</h1><noscript>{poster}</noscript></main>
 <script type="module">
 {player}
 const DATA = {data};
@@ -44,8 +44,7 @@ def page(figure: Figure) -> str:
     return PAGE.format(
         policy=POLICY,
         title=html.escape(figure.scene.title),
-        alt=html.escape(figure.alt),
-        poster=base64.b64encode(figure.poster).decode(),
+        poster=image_element(figure.poster, figure.alt),
         player=script(PLAYER),
         data=data.replace("</", "<\\/").replace("<!--", "<\\!--"),
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import html
 import io
 import textwrap
 
@@ -9,6 +11,7 @@ from flashkit.figures.palette import COLOURS, LIGHT, mix
 from flashkit.figures.scene import Frame, Scene, Shape
 
 DPI = 120
+COLOURS_OF_A_POSTER = 128  # the fixed colours, and shades between them at the edges of letters
 HEAD, LINE, MARGIN = 44, 26, 14  # units: the title's band, a line of the caption, space around it
 HATCH = {"": None, "diagonal": "///", "dots": "..", "cross": "xx"}
 ANCHOR = {"start": "left", "middle": "center", "end": "right"}
@@ -41,7 +44,22 @@ def png(scene: Scene, frame: int = 0) -> bytes:
             _text(axes, Shape("text", "caption", MARGIN, y, text=line, align="start"), LIGHT.ink)
         out = io.BytesIO()
         figure.savefig(out, format="png", dpi=DPI, facecolor=LIGHT.paper)
+    return _with_few_colours(out)
+
+
+def _with_few_colours(png: io.BytesIO) -> bytes:
+    """The same picture in a third of the bytes: a notebook keeps every poster that it ever showed."""
+    from PIL import Image  # matplotlib needs it to write PNG
+
+    out = io.BytesIO()
+    image = Image.open(png).convert("RGB").quantize(COLOURS_OF_A_POSTER, dither=Image.Dither.NONE)
+    image.save(out, "png", optimize=True)
     return out.getvalue()
+
+
+def image_element(png: bytes, alt: str) -> str:
+    """``png`` in HTML, where it has a text for those who cannot see it; JupyterLab and nbconvert drop an image's."""
+    return f'<img alt="{html.escape(alt)}" src="data:image/png;base64,{base64.b64encode(png).decode()}">'
 
 
 def draw(axes, frame: Frame) -> None:

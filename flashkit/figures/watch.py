@@ -136,12 +136,15 @@ class _Drawing:
 
     def __init__(self, record, rows: Mapping[str, int]):
         self.record, self.rows = record, rows
+        written = [event.tensor.removesuffix("_ptr") for event in record.events if event.access != "load"]
+        outputs = [name for name in written if name not in ("q", "k", "v")]
+        self.output = "o" if "o" in outputs or not outputs else outputs[0]
 
     def draw(self, frame: Frame, view: View, event, final: bool = False) -> None:
         held = view.held.get((event.launch, event.program), {}) if event else {}
         for name, y in (("v", TOP - 110), ("k", TOP - 56)):
             self._strip(frame, name, LEFT, y, SIDE, 44, event, held)
-        for name, x in (("q", LEFT - 56), ("o", LEFT - 112)):
+        for name, x in (("q", LEFT - 56), (self.output, LEFT - 112)):
             self._strip(frame, name, x, TOP, 44, SIDE, event, held)
         if {"q", "k"} <= self.rows.keys():
             self._tiles(frame, view, held)
@@ -154,14 +157,14 @@ class _Drawing:
         across, rows = w > h, self.rows[tensor]
         moving = event is not None and event.tensor == tensor
         span = sorted((event.lowest_row, event.highest_row)) if moving else held.get(tensor)
-        label = "" if span else name.upper()
-        frame.rect(f"strip {name}", x, y, w, h, label, fill=ROLE[name], strength=PALE, bold=True)
+        role, label = ROLE.get(name, "O"), name.upper() if name in ROLE else name
+        frame.rect(f"strip {name}", x, y, w, h, "" if span else label, fill=role, strength=PALE, bold=True)
         if not span:
             return
         start, length = span[0] / rows, (span[1] - span[0] + 1) / rows
         place = (x + start * w, y, length * w, h) if across else (x, y + start * h, w, length * h)
-        text = name.upper() if min(place[2:]) >= 24 else ""
-        frame.rect(f"rows {name}", *place, text, fill=ROLE[name], bold=True, stroke=4 if moving else 1.5)
+        text = label if min(place[2:]) >= 24 else ""
+        frame.rect(f"rows {name}", *place, text, fill=role, bold=True, stroke=4 if moving else 1.5)
 
     def _tiles(self, frame: Frame, view: View, held) -> None:
         frame.rect("S", LEFT, TOP, SIDE, SIDE)

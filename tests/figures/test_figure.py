@@ -1,5 +1,7 @@
 """A figure in a notebook, as a PNG and as a page; and what it needs to be imported."""
 
+import base64
+import html
 import json
 import re
 import subprocess
@@ -27,7 +29,7 @@ def test_without_anywidget_the_poster_stands_in(monkeypatch):
     figure = tile_walk()
     monkeypatch.setattr("importlib.util.find_spec", lambda name, *rest: None)
     bundle, _ = figure._repr_mimebundle_()
-    assert set(bundle) == {"image/png", "text/plain"}
+    assert set(bundle) == {"image/png", "text/html", "text/plain"}
     assert bundle["text/plain"] == figure.alt
 
 
@@ -35,9 +37,33 @@ def test_in_a_notebook_it_is_a_widget_with_a_poster_and_a_sentence():
     pytest.importorskip("anywidget", reason="not run here: needs anywidget")
     figure = tile_walk()
     bundle, metadata = figure._repr_mimebundle_()
-    assert set(bundle) == {"application/vnd.jupyter.widget-view+json", "image/png", "text/plain"}
+    assert set(bundle) == {"application/vnd.jupyter.widget-view+json", "image/png", "text/html", "text/plain"}
     assert bundle["text/plain"] == figure.alt == metadata["image/png"]["alt"]
     assert figure._repr_mimebundle_()[0] == bundle  # shown twice, it is the same widget
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_the_player_starts_with_the_posters_frame_and_has_a_sentence(name):
+    figure = PICTURES[name]()  # its poster is the first frame of figure.scene
+    data = figure.data()
+    first = data["scenes"][",".join(str(control["chosen"]) for control in data["controls"])]["frames"][0]
+    drawn = [data["shapes"][number]["name"] for number in first["show"]]
+    assert drawn == list(figure.scene.frames[0].shapes) and first["caption"] == figure.scene.frames[0].caption
+    assert len(figure.alt.split()) >= 8 and figure.alt.endswith(".")
+
+
+def test_a_built_site_shows_the_poster_with_its_alt_text():
+    nbconvert = pytest.importorskip("nbconvert", reason="not run here: needs nbconvert")
+    nbformat = pytest.importorskip("nbformat", reason="not run here: needs nbformat")
+    figure = tile_walk()
+    data, metadata = figure._repr_mimebundle_()
+    data = {kind: data[kind] for kind in ("text/html", "text/plain")}
+    data["image/png"] = base64.b64encode(figure.poster).decode()
+    output = nbformat.v4.new_output("display_data", data, metadata=metadata)
+    cell = nbformat.v4.new_code_cell("", outputs=[output])
+    page, _ = nbconvert.HTMLExporter().from_notebook_node(nbformat.v4.new_notebook(cells=[cell]))
+    images = re.findall(r'<img alt="([^"]*)" src="data:image/png', page)
+    assert [html.unescape(alt) for alt in images] == [figure.alt]
 
 
 def test_a_still_is_an_opaque_png_with_its_caption_as_text():

@@ -53,6 +53,12 @@ def test_the_tiles_of_s_are_those_that_the_kernel_walked(scene):
     assert sum(tile.w * tile.h for tile in tiles) == pytest.approx(scene.frames[-1]["S"].w * scene.frames[-1]["S"].h)
 
 
+def test_the_rows_that_a_program_writes_are_drawn_whatever_the_output_is_called(scene):
+    strip, rows = scene.frames[3]["strip s"], scene.frames[3]["rows s"]
+    assert (rows.y, rows.h) == (strip.y, pytest.approx(strip.h * 16 / 40))
+    assert "rows s" not in scene.frames[2].shapes
+
+
 def test_bytes_and_the_reuse_score_are_the_meters(scene):
     last = scene.frames[-1]
     assert last["read q"].text == "2.5 KiB" and last["times each q"].text == "1"
