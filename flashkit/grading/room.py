@@ -16,7 +16,7 @@ from flashkit.grading.settings import Settings
 from flashkit.runtime import wire
 from flashkit.runtime.call import Call, Outcome, Problem
 
-GRACE = 3.0  # seconds beyond a limit that the child itself keeps by an alarm
+GRACE = 10.0  # seconds beyond a limit that the child itself keeps by an alarm, and tells, on a busy machine too
 LOST_CELLS = 3  # so many cells of one submission may end their process before the judge gives up
 
 

@@ -26,8 +26,8 @@ PACKAGE = Path(__file__).resolve().parent.parent  # flashkit
 COURSE = Path("/course")  # where the runtime part lies inside
 RUNTIME = ("__init__.py", "environment.py", "runtime", "instruments")
 START = "import sys; sys.path.insert(0, {course!r}); from flashkit.runtime.server import main; main()"
-START_SECONDS = 60.0
-END_SECONDS = 5.0
+START_SECONDS = 120.0
+END_SECONDS = 20.0
 WATCH_SECONDS = 0.05
 UNSAFE = (
     "bubblewrap is missing or may not be used here, so student code runs as a plain child of the grader: it can read "
