@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from flashkit.figures.figure import Figure
 from flashkit.figures.palette import PALE
 from flashkit.figures.scene import Frame, Scene, number
@@ -53,20 +55,27 @@ def _scene(run: Run) -> Scene:
 
 def _moments(run: Run, end: float) -> list[float]:
     """The times at which something begins or ends, thinned to FRAMES."""
-    times = sorted({0.0, end} | {t for span in run.spans for t in (span.start, span.end) if t <= end})
+    times = sorted({end} | {t for span in run.spans for t in (span.start, span.end) if 0 < t <= end})
     return times if len(times) <= FRAMES else [*times[: -1 : -(-len(times) // FRAMES)], end]
 
 
 def _axis(frame: Frame, lanes: list[str], barriers: list[str], end: float, scale: float) -> None:
-    for n in range(5):
-        frame.text(
-            f"time {n}", LEFT + n * end / 4 * scale, 14, f"{end * n / 4:g}", align="end" if n == 4 else "start", size=17
-        )
+    for tick in _ticks(end):
+        last = tick == end
+        frame.text(f"time {tick:g}", LEFT + tick * scale, 14, f"{tick:g}", align="end" if last else "start", size=17)
     for n, lane in enumerate(lanes):
         told = f"{lane} ′" if lane.endswith("1") else lane
         frame.text(f"lane {lane}", 8, 34 + n * LANE + LANE / 2, told, align="start", bold=True, size=17)
     for n, name in enumerate(barriers):
         frame.text(f"barrier {name}", 8, 34 + LANE * len(lanes) + n * 26 + 13, name, align="start", size=17)
+
+
+def _ticks(end: float) -> list[float]:
+    """Round numbers, about four, and the end where it does not meet the last of them."""
+    power = 10 ** math.floor(math.log10(end))
+    step = next(unit * power for unit in (0.25, 0.5, 1, 2.5) if end / (unit * power) <= 5)
+    inside = [n * step for n in range(5) if n * step < end * 0.92]
+    return [*inside, end]
 
 
 def _bars(frame: Frame, run: Run, lanes: list[str], time: float, scale: float) -> None:
@@ -75,8 +84,9 @@ def _bars(frame: Frame, run: Run, lanes: list[str], time: float, scale: float) -
             continue
         width = (min(span.end, time) - span.start) * scale
         place = (LEFT + span.start * scale, 36 + lanes.index(span.lane) * LANE, width, LANE - 5)
-        told = span.what + "′" * (span.lane != span.role and span.role.endswith("1"))
-        text = told if len(told) * LETTER < width - 4 else ""
+        prime = "′" * (span.lane != span.role and span.role.endswith("1"))
+        short = span.what[:1] if span.verb == "copy" else "exp" if span.verb == "exp" else ""
+        text = next((told for told in (span.what + prime, short + prime) if len(told) * LETTER < width - 4), "")
         frame.rect(f"span {n}", *place, text, size=17, **_style(span, span.end <= time))
 
 
