@@ -365,7 +365,7 @@ _ALL = (
     ),
     Question(
         "06.other-flop",
-        "A100: 312 TFLOP/s of matrix products, 19.5 TFLOP/s of other fp32 work. What does one other FLOP cost, in matrix FLOP?",
+        "An A100 does 312 TFLOP/s of matrix products, 19.5 of other fp32. How many matrix FLOP does one other FLOP cost?",
         "fcb9c3c5d004",
         "312 / 19.5.",
         {
