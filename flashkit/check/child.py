@@ -9,10 +9,12 @@ import importlib.util
 import json
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from statistics import median
 
 from flashkit.check import check, find
+from flashkit.check.chosen import chosen
 from flashkit.check.compare import judge
 from flashkit.check.cost import Target
 from flashkit.check.on_gpu import buffers, call_of, course_kernel, disagreement, on_this_gpu
@@ -46,9 +48,10 @@ def interpreted(id: str, function, target: Target) -> dict:
 
 
 def compiled(id: str, function, target: Target) -> dict:
-    """Whether the compiled kernel answers every public case that fits a GPU's memory (huge strides do not)."""
+    """Whether the compiled kernel answers every public case that fits this GPU: no huge strides, its own choice only."""
     exercise = find(id)
     cases = [case for case in exercise.cases if case.layout != "huge"]
+    cases = [case for case in cases if case.options.get("arch", target.arch) == target.arch]
     for case in cases:
         outcome, truth = run_compiled(function, exercise.call(case)), judge(exercise, case)
         if outcome.problem is not None:
@@ -92,8 +95,14 @@ def timed(id: str, function, target: Target) -> dict:
             return {"told": wrong.rstrip(".")}
     kernel, own = (call_of(exercise, f, case, tensors) for f in (function, course))
     peers = {name: call_of(exercise, peer, case, tensors) for name, peer in exercise.gpu.peers.items()}
+    grid = exercise.tuning.candidates if exercise.tuning else ()
+    others = {c: call_of(exercise, partial(function, choice=c), case, tensors) for c in grid}
+    floor = floor_of(exercise, case, target.machine)
     with gpu.alone():
-        report = race(exercise, kernel, own, peers, gpu, floor_of(exercise, case, target.machine))
+        if others:
+            report = chosen(exercise, kernel, others, gpu, floor)
+        else:
+            report = race(exercise, kernel, own, peers, gpu, floor)
     gpu.refresh(2)
     if wrong := disagreement(exercise, function, course, case, tensors):
         return {"told": f"after it was timed: {wrong.rstrip('.')}"}
