@@ -365,7 +365,7 @@ _ALL = (
     ),
     Question(
         "06.other-flop",
-        "An A100 does 312 TFLOP/s of matrix products, 19.5 of other fp32. How many matrix FLOP does one other FLOP cost?",
+        "An A100 does 312 TFLOP/s of matrix products, 19.5 of other fp32. How many matrix FLOP does one other cost?",
         "fcb9c3c5d004",
         "312 / 19.5.",
         {
