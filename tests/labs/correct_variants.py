@@ -15,6 +15,7 @@ OVER_BUDGET = {
     "causal_all_tiles": "K and V tiles past the diagonal are read",
     "attention_fused_d": "o is read again by each program that needs its D",
     "attention_one_kernel": "dQ goes through memory as fp32 once a key tile, and is cast by a kernel of its own",
+    "01_softmax__three_reads": "each row is read three times where once is enough",
     "01_naive_attention__fp32_scores": "S and P take 4 bytes an element where q has 2",
     "02_weighted_sum__split_merge": "the states of the halves go through memory",
     "heads_contiguous": "the copies are other tensors, with no budget of their own",

@@ -121,6 +121,7 @@ MUTANTS = (
     in_dq("scale-twice-dq", "solution", (DS, DS + " * scale")),
     in_dq("scale-twice-dq", "dq_exp2", ("dQ_i.to(dq_ptr.dtype.element_ty)", "(dQ_i * scale).to(dq_ptr.dtype.element_ty)")),
     in_attention("scale-twice-gradients", "attention_one_kernel", (" - D_i[:, None])", " - D_i[:, None]) * scale")),
+    in_attention("scale-twice-gradients", "solution", ("dQ_i * scale", "dQ_i * scale * scale"), ("dK_j * scale", "dK_j * scale * scale")),
     mutant("scale-argument-ignored", "solution", ("dk, dv, scale, offset, H_kv", "dk, dv, d**-0.5, offset, H_kv")),
     in_dq("scale-argument-ignored", "dq_exp2", ("D, dq, scale,", "D, dq, d**-0.5,")),
     # ---- products
