@@ -48,7 +48,7 @@ def interpreted(id: str, function, target: Target) -> dict:
 
 
 def compiled(id: str, function, target: Target) -> dict:
-    """Whether the compiled kernel answers every public case that fits this GPU: no huge strides, its own choice only."""
+    """Whether the compiled kernel answers every public case that fits this GPU: no huge strides, its own choice."""
     exercise = find(id)
     cases = [case for case in exercise.cases if case.layout != "huge"]
     cases = [case for case in cases if case.options.get("arch", target.arch) == target.arch]
