@@ -46,6 +46,8 @@ def fill(submission: Submission, settings: Settings, folder: Path, path: Path) -
         if not _may_be_right(exercise, before):
             verdict = before["verdict"] if before else "missing"
             report = TimeReport(exercise, told=f"{exercise.id} is {verdict}, and only what is right is timed")
+        elif exercise.cuda is None and exercise.gpu is None:
+            report = TimeReport(exercise)
         else:
             judge = _cuda if exercise.cuda else _kernel
             report = judge(exercise, submission, settings, folder, target)
