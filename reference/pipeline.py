@@ -212,8 +212,9 @@ class _Engine:
     def _drain(self, role: _Role, i: Instruction) -> bool:
         if len(role.products) - role.finished > i["count"]:
             return False
-        for _, known in role.products[: len(role.products) - i["count"]]:
-            role.known |= known
+        done = len(role.products) - i["count"]
+        if done > 0:
+            role.known |= role.products[done - 1][1]  # which holds what its earlier products make known
         return True
 
     def _exp(self, role: _Role, i: Instruction) -> bool:

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from reference.pipeline_rules import family
 
 SLACK = 1.05  # of the course's makespan where there is a softmax: the order of little things is free
 SECONDS = 5.0  # generators of a few hundred instructions take none
-LARGEST = 800  # instructions of a program whose mistake is still looked for
+LARGEST, CANDIDATES = 500, 64  # instructions of a program whose mistake is looked for; tries of one repair
 SAID = 600  # characters of a sentence: names in it are the student's
 
 
@@ -180,7 +181,7 @@ def _right(case: Case, program: Program) -> bool:
 
 
 def _repairs(repair: repairs.Repair, case: Case, program: Program) -> bool:
-    return any(_right(case, p) for p in repair(program) if p != program)
+    return any(_right(case, p) for p in islice(repair(program), CANDIDATES) if p != program)
 
 
 REPAIRS: dict[str, repairs.Repair] = {
