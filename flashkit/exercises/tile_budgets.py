@@ -21,15 +21,20 @@ from reference import occupancy, tile_budget, traffic
 # ---- (a) what a tile needs, and how many blocks an SM holds ----------------------------------------------
 
 
-def _working_set(parts="qkvso", of_inputs=None, of_sums=4, width=None, swapped=False, times=1.0):
-    """Bytes of some of the tiles; ``of_inputs`` and ``of_sums`` bytes an element instead of the right ones."""
+def _working_set(
+    parts="qkvso", of_inputs=None, of_sums=4, width=None, swapped=False, square=False, weights=lambda size: 0, times=1.0
+):
+    """Bytes of some of the tiles; ``of_inputs`` and ``of_sums`` bytes an element instead of the right ones.
+
+    ``square``: K and V have block_q rows; ``weights``: bytes an element of P, counted beside S.
+    """
 
     def bytes(block_q, block_k, d, d_v, itemsize):  # noqa: A001
         block_q, block_k = (block_k, block_q) if swapped else (block_q, block_k)
-        d_v = d if width == "d" else d_v
+        d_v, keys = d if width == "d" else d_v, block_q if square else block_k
         size, sums = of_inputs or itemsize, of_sums or itemsize
-        each = {"q": size * block_q * d, "k": size * block_k * d, "v": size * block_k * d_v,
-                "s": sums * block_q * block_k, "o": sums * block_q * d_v}  # fmt: skip
+        each = {"q": size * block_q * d, "k": size * keys * d, "v": size * keys * d_v,
+                "s": (sums + weights(itemsize)) * block_q * block_k, "o": sums * block_q * d_v}  # fmt: skip
         return times * sum(each[part] for part in parts)
 
     return bytes
@@ -81,8 +86,13 @@ WORKING_SET = formula(
               (_working_set("kvso"),)),
         Fault("d-for-d_v", "V or O is counted with d columns", "V and O have d_v columns.",
               (_working_set(width="d"),)),
-        Fault("tiles-swapped", "block_q and block_k have changed places", "Which of the tensors have block_q rows?",
-              (_working_set(swapped=True),)),
+        Fault("tiles-swapped", "a tile is counted with block_q rows where it has block_k, or the reverse", "Which of the tensors have block_q rows?",
+              (_working_set(swapped=True), _working_set(square=True))),
+        Fault("weights-counted-too", "P is counted beside S", "P takes the place of S: exp(S - m) is written over it.",
+              (_working_set(weights=lambda size: size), _working_set(weights=lambda size: 4))),
+        Fault("chapters-formula", "the chapter's formula is used, which is for fp16 and d_v = d",
+              "Here V and O have d_v columns, and Q, K and V have `itemsize` bytes an element.",
+              (_working_set(of_inputs=2, width="d"),)),
         Fault("kib-for-bytes", "the answer is in KiB or in thousands of bytes", "Bytes are asked for.",
               (_working_set(times=1 / 1024), _working_set(times=1e-3))),
     ),
@@ -100,24 +110,38 @@ WORKING_SET = formula(
 )  # fmt: skip
 
 
-def _blocks(unit=256, quarters=True, own_limit=True, registers_held=True, system=None, most=min, up=False):
-    """Blocks an SM with some of the rules changed; without changes it is :func:`reference.occupancy.occupancy`."""
+def _blocks(
+    unit=256,
+    lanes=32,
+    quarters=True,
+    own=("thread", "block"),
+    share=True,
+    skip=(),
+    system=None,
+    most=min,
+    whole=lambda x: x // 1,
+):
+    """Blocks an SM with some of the rules changed; without changes it is :func:`reference.occupancy.occupancy`.
+
+    ``own``: limits of a single block that are looked at; ``share``: its warps are rounded up to 4 for that; ``skip``: limits of an SM that are not; ``whole``: of a part
+    of a block.
+    """
 
     def blocks(warps, registers, shared, arch):
         limits = occupancy.LIMITS[arch]
         kept = occupancy.system_shared(arch) if system is None else system
-        a_warp = -(-32 * registers // unit) * unit
+        a_warp = -(-lanes * registers // unit) * unit
         if shared > most(limits.block_shared, limits.shared):
             return 0
-        too_many = registers > limits.thread_registers or a_warp * -(-warps // 4) * 4 > limits.block_registers
-        if own_limit and registers_held and too_many:
+        if "thread" in own and registers > limits.thread_registers:
             return 0
-        held = [limits.warps / warps, limits.blocks]
+        if "block" in own and a_warp * (-(-warps // 4) * 4 if share else warps) > limits.block_registers:
+            return 0
+        held = {"warps": limits.warps / warps, "blocks": limits.blocks}
         if shared + kept:
-            held.append(limits.shared / (-(-(shared + kept) // 128) * 128))
-        if registers_held:
-            held.append(limits.registers // 4 // a_warp * 4 / warps if quarters else limits.registers / a_warp / warps)
-        return -(-min(held) // 1) if up else min(held) // 1
+            held["shared"] = limits.shared / (-(-(shared + kept) // 128) * 128)
+        held["registers"] = (limits.registers // 4 // a_warp * 4 if quarters else limits.registers / a_warp) / warps
+        return whole(min(value for name, value in held.items() if name not in skip))
 
     return blocks
 
@@ -139,10 +163,12 @@ SM_CASES = (
     _sm_case("registers alone", 8, 255, 0, 90),
     _sm_case("NVIDIA's example: 10 warps of 37 registers", 10, 37, 0, 80),
     _sm_case("33 registers are as many as 40", 8, 33, 0, 80),
+    _sm_case("9 warps of 45 registers", 9, 45, 0, 80),
     _sm_case("the system's kibibyte", 4, 32, 41, 80),
     _sm_case("warps bind", 32, 16, 8, 120),
     _sm_case("blocks bind", 1, 16, 0.5, 89),
     _sm_case("a GPU whose block has half of the registers", 8, 168, 8, 53),
+    _sm_case("5 warps are held against a block's registers as 8", 5, 168, 8, 53),
     _sm_case("shared memory that one block may not have alone", 4, 32, 56, 53),
     _sm_case("one register too many", 4, 256, 16, 100),
     _sm_case("an older GPU keeps nothing back", 4, 64, 32, 75),
@@ -160,9 +186,12 @@ def _draw_blocks(seed: int) -> tuple[Case, ...]:
         _sm_case("registers alone", 8, int(rng.integers(200, 255)), 0, 120),
         _sm_case("warps that fill no quarter", warps, 37, 0, 80),
         _sm_case("registers in units of a warp", 8, tight, 0, 80),
+        _sm_case("9 warps of 45 registers", 9, 45, 0, 90),
+        _sm_case("warps bind", int(rng.choice([16, 24, 32])), 16, 4, 120),
         _sm_case("the system's kibibyte", 4, int(rng.integers(16, 40)), 41, 80),
         _sm_case("a GPU whose block has half of the registers", 8, int(rng.integers(136, 168)), 4, 53),
         _sm_case("shared memory that one block may not have alone", 4, 32, int(rng.integers(49, 64)), 53),
+        _sm_case("5 warps are held against a block's registers as 8", 5, int(rng.integers(130, 168)), 4, 53),
         _sm_case("too many registers", 4, int(rng.integers(256, 300)), 16, 90),
         _sm_case("blocks bind", 1, int(rng.integers(8, 24)), 0.5, 86),
     )
@@ -174,9 +203,16 @@ BLOCKS_PER_SM = formula(
     SM_CASES,
     (
         Fault("register-limit-forgotten", "a block's registers are not held against its own limits",
-              "Would this block run on its own? Its threads and the block have limits.", (_blocks(own_limit=False),)),
-        Fault("registers-not-counted", "registers do not limit the number of blocks",
-              "A block takes registers for each of its 32 x warps threads.", (_blocks(registers_held=False),)),
+              "Would this block run on its own? Its threads and the block have limits.", 
+              (_blocks(own=()), _blocks(own=("thread",)), _blocks(own=("block",)), _blocks(share=False))),
+        Fault("registers-not-counted", "registers are not counted, or not for each of a warp's 32 threads",
+              "A block takes registers for each of its 32 x warps threads.",
+              (_blocks(own=(), skip=("registers",)), _blocks(own=("thread",), skip=("registers",)),
+               _blocks(unit=1, lanes=1), _blocks(unit=1, lanes=1, own=("thread",)), _blocks(unit=1, lanes=1, own=()))),
+        Fault("warps-forgotten", "the SM's slots for warps do not limit the number of blocks",
+              "How many warps does an SM hold, whatever they need?", (_blocks(skip=("warps",)),)),
+        Fault("blocks-forgotten", "the largest number of blocks an SM is not looked at",
+              "Small blocks have a limit of their own: sm['blocks'].", (_blocks(skip=("blocks",)),)),
         Fault("static-48-kib", "a block is refused more than 48 KiB of shared memory",
               "48 KiB is the limit of what a kernel declares; what it asks for at launch may be sm['block_shared'].",
               (_blocks(most=lambda block, sm: 48 * 1024),)),
@@ -189,7 +225,7 @@ BLOCKS_PER_SM = formula(
         Fault("quarters-forgotten", "the SM's registers are taken for one pool",
               "A warp lives in one quarter of the SM: how many fit into a quarter?", (_blocks(quarters=False),)),
         Fault("part-of-a-block", "a part of a block is rounded up to a whole one",
-              "A block is on the SM whole, or not at all.", (_blocks(up=True),)),
+              "A block is on the SM whole, or not at all.", (_blocks(whole=lambda x: -(-x // 1)),)),
     ),
     _draw_blocks,
     arguments=lambda case: {**{n: v for n, v in case.sizes.items() if n != "arch"}, "sm": _sm(case.sizes["arch"])},

@@ -42,9 +42,14 @@ WORKING_SET = (
     bytes_("queries-forgotten", INPUTS, "inputs = block_k * (d + d_v)"),
     bytes_("queries-forgotten", "block_q * d +", "0 +"),
     bytes_("d-for-d_v", INPUTS, f"d_v = d\n    {INPUTS}"),
-    bytes_("d-for-d_v", BYTES, "return itemsize * d * (block_q + 2 * block_k) + 4 * block_q * (block_k + d)", "the syllabus' formula, where d_v = d"),
+    bytes_("d-for-d_v", BYTES, "return itemsize * d * (block_q + 2 * block_k) + 4 * block_q * (block_k + d)"),
     bytes_("tiles-swapped", INPUTS, f"block_q, block_k = block_k, block_q\n    {INPUTS}"),
     bytes_("tiles-swapped", BYTES, "return itemsize * (block_k * d + block_q * (d + d_v)) + 4 * block_k * (block_q + d_v)"),
+    bytes_("tiles-swapped", INPUTS, "inputs = block_q * (d + d + d_v)", "as if the tiles were square"),
+    bytes_("weights-counted-too", BYTES, "return itemsize * (inputs + block_q * block_k) + 4 * sums"),
+    bytes_("weights-counted-too", SUMS, "sums = block_q * (2 * block_k + d_v)", "P in fp32"),
+    bytes_("chapters-formula", BYTES, "return 2 * d * (block_q + 2 * block_k) + 4 * block_q * block_k + 4 * block_q * d"),
+    bytes_("chapters-formula", INPUTS, "itemsize, d_v = 2, d\n    inputs = block_q * d + 2 * block_k * d"),
     bytes_("kib-for-bytes", BYTES, "return (itemsize * inputs + 4 * sums) / 1024"),
     bytes_("kib-for-bytes", BYTES, "return (itemsize * inputs + 4 * sums) / 1000"),
 )  # fmt: skip
@@ -63,10 +68,17 @@ def blocks(fault: str, *patch: tuple[str, str], note: str = "") -> Mutant:
 
 
 BLOCKS = (
-    blocks("register-limit-forgotten", (OWN, ""), (' or registers > sm["thread_registers"]', "")),
-    blocks("register-limit-forgotten", (OWN, OWN.replace('sm["block_registers"]', '2 * sm["registers"]')), ('registers > sm["thread_registers"]', "registers > 1024"), note="limits of another size"),
+    blocks("register-limit-forgotten", (OWN, ""), note="a block's"),
+    blocks("register-limit-forgotten", (OWN, ""), (' or registers > sm["thread_registers"]', ""), note="a thread's and a block's"),
+    blocks("register-limit-forgotten", (' or registers > sm["thread_registers"]', ""), note="a thread's"),
+    blocks("register-limit-forgotten", (OWN, OWN.replace("-(-warps // 4) * 4", "warps")), note="not rounded up to the quarters"),
     blocks("registers-not-counted", (OWN, ""), (' or registers > sm["thread_registers"]', ""), (BY_REGISTERS, 'sm["blocks"],')),
-    blocks("registers-not-counted", (UNIT, "a_warp = 1"), (' or registers > sm["thread_registers"]', ""), note="counted once, not for each thread"),
+    blocks("registers-not-counted", (UNIT, "a_warp = registers"), note="one thread of each warp"),
+    blocks("registers-not-counted", (OWN, ""), (BY_REGISTERS, 'sm["registers"] // registers // warps,'), note="one thread of each warp"),
+    blocks("warps-forgotten", ('        sm["warps"] // warps,\n', "")),
+    blocks("warps-forgotten", ('sm["warps"] // warps,', 'sm["warps"],'), note="as if a block were one warp"),
+    blocks("blocks-forgotten", ('        sm["blocks"],\n', "")),
+    blocks("blocks-forgotten", ('        sm["blocks"],\n', '        sm["warps"],\n')),
     blocks("static-48-kib", ('shared > sm["block_shared"]', "shared > 48 * 1024")),
     blocks("static-48-kib", (UNIT, f'if shared > 49152:\n        return 0\n    {UNIT}')),
     blocks("block-shared-forgotten", ('shared > sm["block_shared"]', 'shared > sm["shared"]')),
@@ -128,7 +140,6 @@ TWO_FAULTS = (
 )  # fmt: skip
 
 EQUIVALENT = (
-    blocks("register-limit-forgotten", (OWN, OWN.replace("-(-warps // 4) * 4", "warps")), note="no case has a block that only the rounding of its warps keeps out"),
     blocks("register-unit-forgotten", (TAKEN, 'taken = shared + sm["system_shared"]'), note="shared memory in units of 128 bytes: all sizes here are"),
     forward("other-missing", (LOAD_K, LOAD_K.replace(", other=0.0", "")), note="scores of keys past the end are overwritten with -inf"),
 )  # fmt: skip
