@@ -86,7 +86,8 @@ WORKING_SET = formula(
               (_working_set("kvso"),)),
         Fault("d-for-d_v", "V or O is counted with d columns", "V and O have d_v columns.",
               (_working_set(width="d"),)),
-        Fault("tiles-swapped", "a tile is counted with block_q rows where it has block_k, or the reverse", "Which of the tensors have block_q rows?",
+        Fault("tiles-swapped", "a tile is counted with block_q rows where it has block_k, or the reverse",
+              "Which of the tensors have block_q rows?",
               (_working_set(swapped=True), _working_set(square=True))),
         Fault("weights-counted-too", "P is counted beside S", "P takes the place of S: exp(S - m) is written over it.",
               (_working_set(weights=lambda size: size), _working_set(weights=lambda size: 4))),
@@ -123,8 +124,8 @@ def _blocks(
 ):
     """Blocks an SM with some of the rules changed; without changes it is :func:`reference.occupancy.occupancy`.
 
-    ``own``: limits of a single block that are looked at; ``share``: its warps are rounded up to 4 for that; ``skip``: limits of an SM that are not; ``whole``: of a part
-    of a block.
+    ``own``: limits of a single block that are looked at; ``share``: its warps are rounded up to 4 for that; ``skip``:
+    limits of an SM that are not looked at; ``whole``: of a part of a block.
     """
 
     def blocks(warps, registers, shared, arch):
