@@ -216,13 +216,17 @@ def observed(case: Case, outputs: Outputs) -> dict[str, np.ndarray]:
         makespan += schedule.run_lists(lists, case.sizes["sms"]).makespan
         longest = max(longest, *map(len, lists))
     most = column["launched"][column["bytes"] > 0].max(initial=0)
-    seen = _schedule(_stored_again(column), max(most, case.sizes["sms"]), makespan, longest > 1)
+    seen = _schedule(_stored_again(column), max(most, case.sizes["sms"]), walked.sum(), makespan, longest > 1)
     return {name: x for name, x in outputs.items() if name != "schedule"} | seen
 
 
-def _schedule(repeated: float, programs: float, makespan: float, settled: bool = True) -> dict[str, np.ndarray]:
-    """settled: some program's tiles are several, and known before it starts. Never wrong, it tells mistakes apart."""
-    return _numbers((repeated, programs, makespan, settled), ("repeated", "programs", "makespan", "settled"))
+def _schedule(repeated: float, programs: float, walked: float, makespan: float, settled: bool = True):
+    """walked: key tiles of all visits together.
+
+    settled: some program's tiles are several, and known before it starts. Never wrong, it tells mistakes apart.
+    """
+    names = ("repeated", "programs", "walked", "makespan", "settled")
+    return _numbers((repeated, programs, walked, makespan, settled), names)
 
 
 def _lists(program: np.ndarray, walked: np.ndarray, asked: np.ndarray) -> list[list[Task]]:
@@ -265,9 +269,10 @@ def predicted(case: Case, plan: Plan) -> dict[str, np.ndarray]:
     again = int((visited - 1).clip(0).sum())
     tasks = [[Task(0, i, units(shape, plan, i)) for i, _, _ in own] for own in lists]
     ends = schedule.run_lists(tasks, sms).makespan
+    walked = sum(task.cost for own in tasks for task in own)
     return {
         "o": np.where(visited[..., None] > 0, o, np.nan),
-        **_schedule(again, max(len(lists), sms), ends, max(map(len, lists)) > 1),
+        **_schedule(again, max(len(lists), sms), walked, ends, max(map(len, lists)) > 1),
     }
 
 
@@ -314,6 +319,10 @@ def exercise(id: str, *, options: tuple[str, ...], judged: tuple[str, ...], case
     def pick(outputs: Outputs) -> Outputs:
         return outputs if "stopped" in outputs else {n: x for n, x in outputs.items() if n in ("o", *judged)}
 
+    def least(case: Case) -> dict[str, np.ndarray]:
+        walked = sum(task.cost for task in schedule.forward_tasks(shape_of(case)))
+        return _schedule(0, case.sizes["sms"], walked, bound(case))
+
     def budget(case: Case) -> dict[str, int]:
         job = Job(shape_of(case), case.sizes["sms"])
         counter = 8 * (job.tiles + max(job.sms, job.tiles))  # a number for each tile, and one more for each program
@@ -323,12 +332,10 @@ def exercise(id: str, *, options: tuple[str, ...], judged: tuple[str, ...], case
         id=id,
         call=call,
         cases=cases,
-        oracle=lambda case: pick({"o": _attention(case), **_schedule(0, case.sizes["sms"], bound(case))}),
-        honest=lambda case: [
-            {"o": run["o"], **pick(_schedule(0, case.sizes["sms"], bound(case)))} for run in flash_forward.honest(case)
-        ],
+        oracle=lambda case: pick({"o": _attention(case), **least(case)}),
+        honest=lambda case: [pick({"o": run["o"], **least(case)}) for run in flash_forward.honest(case)],
         derive=lambda case, outputs: pick(observed(case, outputs)),
-        at_most=("makespan", "settled"),
+        at_most=("walked", "makespan", "settled"),
         wrong=lambda case, plan: pick(predicted(case, plan)),
         draw=lambda seed: draw_like(cases, seed),
         budget=budget,
@@ -378,7 +385,7 @@ PERSISTENT = exercise(
 CAUSAL = exercise(
     "06.causal",
     options=("offset", "scale", "block_q", "block_k"),
-    judged=("repeated", "makespan", "settled"),
+    judged=("repeated", "walked", "makespan", "settled"),
     timed=timed.attention(timed.longest_first, *"qkv"),
     title="Causal tiles, longest first",
     points=40,

@@ -171,17 +171,22 @@ LOST = (
 
 
 def split(decode: Callable[[int, Job], Place]) -> tuple[Plan, ...]:
-    """Programs that find tile, batch and head of number n like this, ascending or from the last number down."""
-    up = either_way(lambda job: [decode(n, job) for n in range(job.tiles)])
-    return up + either_way(lambda job: [decode(job.tiles - 1 - n, job) for n in range(job.tiles)])
+    """Programs that find tile, batch and head of number n like this."""
+    return either_way(lambda job: [decode(n, job) for n in range(job.tiles)])
 
 
-def mirrored(decode: Callable[[int, Job], tuple[int, int]]) -> tuple[Plan, ...]:
-    """The same for a (tile, head) that is right but for the split, with tiles counted from the first or the last."""
-    last = lambda n, job: (job.t - 1 - decode(n, job)[0], decode(n, job)[1])  # noqa: E731
-    return tuple(
-        plan for way in (decode, last) for plan in split(lambda n, job, way=way: job.place(*way(n, job)))
-    )  # fmt: skip
+def mirrored(decode: Callable[[int, Job], tuple[int, int]], place=Job.place) -> tuple[Plan, ...]:
+    """The same for a split into (tile, head), with tiles counted from the first or from the last."""
+    up = split(lambda n, job: place(job, *decode(n, job)))
+    return up + split(lambda n, job: place(job, job.t - 1 - decode(n, job)[0], decode(n, job)[1]))
+
+
+def confused(of: Callable[[int, Shape], tuple[int, int]]) -> tuple[Plan, ...]:
+    """A right split into tile and head, but the head is then split wrongly into batch and head."""
+    place = lambda job, i, head: (i, *of(head, job.shape))  # noqa: E731
+    return mirrored(lambda n, job: (n % job.t, n // job.t), place) + mirrored(
+        lambda n, job: (n // job.shape.heads, n % job.shape.heads), place
+    )
 
 
 WRONG_SPLITS = (
@@ -190,23 +195,9 @@ WRONG_SPLITS = (
     *mirrored(lambda n, job: (n % job.t, n % job.shape.heads)),
     *mirrored(lambda n, job: (n // job.shape.heads, n // job.t)),
     *mirrored(lambda n, job: (n // job.t, n % job.shape.heads)),
-    *(
-        plan
-        for pick in (lambda n, job: (n % job.t, n // job.t), lambda n, job: (n // job.shape.heads, n % job.shape.heads))
-        for batch_and_head in (
-            lambda head, s: (head // s.B, head % s.B),
-            lambda head, s: (head % s.B, head % s.H_q),
-            lambda head, s: (head // s.H_q, head),
-            lambda head, s: (head // s.H_kv, head % s.H_kv),
-        )
-        for back in (False, True)
-        for plan in split(
-            lambda n, job, pick=pick, of=batch_and_head, back=back: (
-                job.t - 1 - pick(n, job)[0] if back else pick(n, job)[0],
-                *of(pick(n, job)[1], job.shape),
-            )
-        )
-    ),
+    *confused(lambda head, s: (head // s.B, head % s.B)),
+    *confused(lambda head, s: (head % s.B, head % s.H_q)),
+    *confused(lambda head, s: (head // s.H_q, head)),
 )
 
 # ---- the bank ---------------------------------------------------------------------------------------------------
