@@ -141,7 +141,7 @@ class Barrier:
 
 
 class Program:
-    """One thread block. Roles are threads of which one runs at a time; whose turn is next is drawn from ``chance``."""
+    """One thread block. Its roles are threads, of which one runs at a time: mostly the one that has waited longest."""
 
     def __init__(self, ids: tuple, warps: int, chance: random.Random):
         self.ids, self.warps, self.chance = ids, warps, chance
@@ -156,7 +156,7 @@ class Program:
 
     def specialize(self, roles: list[Role]):
         self.roles = roles
-        for _ in range(SWITCHES):
+        for now in range(SWITCHES):
             ready = [role for role in roles if not role.done and role.ready()]
             if not ready:
                 if all(role.done for role in roles):
@@ -167,7 +167,10 @@ class Program:
                     raise Fault("deadlock", told)
                 self.land_copies(all_of_them=True)
                 continue
-            self.chance.choice(ready).turn()
+            longest = min(ready, key=lambda role: role.last_turn)
+            chosen = longest if self.chance.random() < 0.6 else self.chance.choice(ready)
+            chosen.last_turn = now
+            chosen.turn()
             self.land_copies()
         raise Fault("deadlock", "it does not end")
 
@@ -175,7 +178,7 @@ class Program:
 class Role:
     def __init__(self, program: Program, name: str, work: Callable[[], None], warps: int):
         self.program, self.name, self.work, self.warps = program, name, work, warps
-        self.done, self.error, self.waits = False, None, ""
+        self.done, self.error, self.waits, self.last_turn = False, None, "", -1
         self.condition: Callable[[], bool] = lambda: True
         self.products: list[Product] = []
         self.go, self.back = threading.Semaphore(0), threading.Semaphore(0)
@@ -207,7 +210,8 @@ class Role:
     def wait_until(self, condition: Callable[[], bool], told: str):
         self.condition, self.waits = condition, told
         if self is self.program.main:
-            self.program.land_copies(all_of_them=True)
+            if not condition():
+                self.program.land_copies(all_of_them=True)
             if not condition():
                 raise Fault("deadlock", f"{self.name} waits for {told}")
             return
@@ -291,6 +295,11 @@ def _wait(barrier, phase):
 def _expect(barrier, count):
     barrier.bytes += count
     barrier.arrive()
+
+
+def _arrive(barrier):
+    barrier.arrive()
+    _here.role.wait_until(lambda: True, "its turn")  # what others do now may come before its next instruction
 
 
 def _init(barrier, count):
@@ -390,7 +399,7 @@ def _names() -> dict:
         init=_init,
         wait=_wait,
         expect=_expect,
-        arrive=lambda barrier: barrier.arrive(),
+        arrive=_arrive,
     )
     return {
         "gl": gl, "gluon": types.SimpleNamespace(jit=Kernel), "mbarrier": mbarrier, "TensorDescriptor": Descriptor,
