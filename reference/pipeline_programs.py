@@ -70,14 +70,21 @@ def attention(trips: Sequence[int], stages: int, turns: bool = False, overlap: b
     return roles, _counts(["_k", "_v"], stages, len(trips))
 
 
+def attention_period(consumers: int, matmul: float, exp: float, update: float = 0.0, overlap: bool = False) -> float:
+    """Time a block of :func:`attention` takes in the steady state, one consumer or two in turns, copies all hidden.
+
+    What one consumer must do in turn, or what its fellow and it ask of one unit, whichever is more.
+    """
+    in_turn = matmul + max(matmul, exp) if overlap else 2 * matmul + exp
+    return max(in_turn + update, *(consumers * busy for busy in (2 * matmul, exp, update)))
+
+
 def without_producer(blocks: int, stages: int) -> Made:
     """Two overlapped consumers that copy for themselves: both must have done with a block before it is replaced.
 
     Consumer 0 issues the copies; a named barrier of both stands where the empty barriers were, as __syncthreads does.
     """
-    load = [
-        [("copy", f"{t}{j % stages}", j, f"full_{t.lower()}{j % stages}") for t in "KV"] for j in range(blocks)
-    ]
+    load = [[("copy", f"{t}{j % stages}", j, f"full_{t.lower()}{j % stages}") for t in "KV"] for j in range(blocks)]
     roles: Roles = {}
     for c in range(2):
         mine = [i for j in range(min(stages, blocks)) for i in load[j]] if c == 0 else []

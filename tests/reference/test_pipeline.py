@@ -6,7 +6,7 @@ import pytest
 
 from reference.barrier_program import LONGEST, ProgramError, read
 from reference.pipeline import KINDS, Times, simulate
-from reference.pipeline_programs import attention, makespan, ring
+from reference.pipeline_programs import attention, attention_period, makespan, ring
 
 
 def changed(made, role, old, new, at=None):
@@ -39,6 +39,18 @@ def test_a_ring_takes_what_the_closed_form_says(blocks, stages, copy, matmul):
     assert run.diagnosis is None
     assert run.makespan == makespan(blocks, stages, copy, matmul)
     assert run.busy("tensor core") == blocks * matmul and run.busy("copy engine") == blocks * copy
+
+
+@pytest.mark.parametrize("consumers, overlap", [*itertools.product((1, 2), (False, True))])
+@pytest.mark.parametrize(
+    "matmul, exp, update", [(1, 0, 0), (3, 1, 2), (8, 8, 2), (8, 16, 0), (8, 20, 2), (2, 30, 1), (1, 2, 9)]
+)
+def test_a_block_of_attention_takes_what_the_closed_form_says(matmul, exp, update, consumers, overlap):
+    def ends(blocks):
+        made = attention([blocks] * consumers, 2, turns=consumers == 2, overlap=overlap)
+        return simulate(*made, Times(0.01, matmul, exp, update)).makespan
+
+    assert (ends(40) - ends(20)) / 20 == pytest.approx(attention_period(consumers, matmul, exp, update, overlap))
 
 
 @pytest.mark.parametrize("d, exp", [(64, 100), (128, 50), (256, 25)])
