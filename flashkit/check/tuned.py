@@ -23,6 +23,14 @@ class TunedReport(Report):
     def pending(self) -> list[str]:
         return [f"{c.part} (its choice)" for c in self.choices if c.holds is None] + ["time on a GPU"]
 
+    def headline(self) -> str:
+        """The answers may be right and a choice not hold."""
+        missed = sum(c.holds is False for c in self.choices)
+        if self.verdict != "right" or not missed:
+            return super().headline()
+        earned = f"{self.points:g} of {self.out_of:g} points"
+        return f"△ {self.exercise.id} right, but {missed} of {len(self.choices)} choices do not hold: {earned}"
+
     def explanation(self) -> list[str]:
         if self.verdict != "right":
             return super().explanation()
