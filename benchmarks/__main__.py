@@ -10,6 +10,7 @@ import sys
 
 BENCHMARKS = {  # module: what it records
     "benchmarks.prediction": "predicted against measured time, the tile sweep, the timer's control",
+    "benchmarks.forward": "lab 07's forward kernels beside FlashAttention-3, cuDNN and flash2; the ladder",
     "benchmarks.backward": "the teaching backward beside cuDNN's and flash2's",
     "benchmarks.confirmation": "predicted against measured on a grid that was fixed before it was measured",
     "benchmarks.overlap_order": "where the compiler puts the wait of the overlapped Gluon kernel; no GPU",

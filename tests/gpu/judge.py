@@ -67,13 +67,13 @@ def tensors(shape: Shape, seed: int) -> tuple[torch.Tensor, torch.Tensor, torch.
 
 def attention(q, k, v, shape: Shape, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
     """Plain attention in ``dtype``, head by head: o ``(B, H_q, N_q, d_v)`` and lse ``(B, H_q, N_q)``."""
-    o = torch.zeros(*q.shape[:3], v.shape[3], dtype=dtype, device="cuda")
-    lse = torch.zeros(q.shape[:3], dtype=torch.float64, device="cuda")
+    o = torch.zeros(*q.shape[:3], v.shape[3], dtype=dtype, device=q.device)
+    lse = torch.zeros(q.shape[:3], dtype=torch.float64, device=q.device)
     group, scale = shape.H_q // shape.H_kv, shape.d**-0.5
-    rows = torch.arange(shape.N_q, device="cuda")[:, None]
+    rows = torch.arange(shape.N_q, device=q.device)[:, None]
     hidden = None
     if shape.offset is not None:
-        hidden = torch.arange(shape.N_k, device="cuda")[None, :] > rows + shape.offset
+        hidden = torch.arange(shape.N_k, device=q.device)[None, :] > rows + shape.offset
     for b in range(shape.B):
         for h in range(shape.H_q):
             S = q[b, h].to(dtype) @ k[b, h // group].to(dtype).T * scale
@@ -88,11 +88,11 @@ def tiled(q, k, v, shape: Shape, block_k: int) -> torch.Tensor:
     """o in fp32 by online softmax, key tile after key tile, with exp2 and log2(e) folded into the scale."""
     group, scale = shape.H_q // shape.H_kv, shape.d**-0.5 * 1.4426950408889634
     k, v = (x.repeat_interleave(group, dim=1) for x in (k, v))
-    m = torch.full((*q.shape[:3], 1), float("-inf"), device="cuda")
-    l, acc = torch.zeros_like(m), torch.zeros(*q.shape[:3], v.shape[3], device="cuda")
-    rows = torch.arange(shape.N_q, device="cuda")[:, None]
+    m = torch.full((*q.shape[:3], 1), float("-inf"), device=q.device)
+    l, acc = torch.zeros_like(m), torch.zeros(*q.shape[:3], v.shape[3], device=q.device)
+    rows = torch.arange(shape.N_q, device=q.device)[:, None]
     for start in range(0, shape.N_k, block_k):
-        keys = torch.arange(start, min(start + block_k, shape.N_k), device="cuda")
+        keys = torch.arange(start, min(start + block_k, shape.N_k), device=q.device)
         S = q @ k[:, :, keys].mT * scale
         if shape.offset is not None:
             S = S.masked_fill(keys > rows + shape.offset, float("-inf"))

@@ -1,0 +1,44 @@
+"""What `python -m tests.gpu.hopper` would do on a GPU, with the emulator's kernels in the GPU's place."""
+
+import pytest
+
+import flashkit  # noqa: F401  comes before triton
+from tests.gpu import hopper
+from tests.labs import gluon_emulator
+from tests.labs.kernels import base_source, patched
+
+torch = pytest.importorskip("torch")
+SMALL = hopper._shape(130, 200, "fp16", 64, 70, 4)
+
+
+def whole(*patch):
+    return gluon_emulator.load(patched(base_source("07.gluon", "solution"), patch), "gluon_forward")
+
+
+def test_a_right_kernel_passes_and_repeats_agree():
+    kernel = whole()
+    row = hopper.judge("07.gluon", kernel, SMALL, device="cpu")
+    assert row.right and row.lse_right and row.error <= row.allowed
+    assert hopper.repeats("07.gluon", kernel, SMALL, device="cpu", times=2)
+
+
+def test_a_wrong_one_does_not():
+    wrong = whole(("first_row + offset + gl.arange", "first_row + offset - 1 + gl.arange"))
+    assert not hopper.judge("07.gluon", wrong, SMALL, device="cpu").right
+
+
+def test_the_shapes_are_those_that_were_promised():
+    shapes = hopper.shapes(causal=True)
+    assert {s.N_q for s in shapes} >= {1, 63, 64, 65, 127, 1000, 1025, 4096}
+    assert {s.H_q // s.H_kv for s in shapes} == {1, 4, 8}
+    assert {(s.dtype, s.d) for s in shapes} == {(t, d) for t in ("fp16", "bf16") for d in (64, 128)}
+    assert {s.offset for s in shapes} >= {None, 0, 25, -25} and any(s.bshd for s in shapes)
+    assert hopper.REPEATS == 50
+    assert not any(s.offset is not None for s in hopper.shapes(causal=False))
+
+
+def test_a_child_that_ends_badly_is_no_pass():
+    assert not hopper.passed({"ended": "It hangs", "rows": [{"right": True}], "bitwise": [True]})
+    assert not hopper.passed({"ended": "", "rows": [], "bitwise": []})
+    assert not hopper.passed({"ended": "", "rows": [{"right": True}], "bitwise": [True, False]})
+    assert hopper.passed({"ended": "", "rows": [{"right": True}], "bitwise": [True]})
