@@ -74,7 +74,7 @@ def compiler(
         waiting = []
         for number, (kernel, arch) in enumerate(asked):
             for later, later_arch in asked[number + len(waiting) : number + AT_ONCE]:
-                waiting.append(compile_apart.start_kernel(later.claim, cells, limits, later_arch))
+                waiting.append(compile_apart.start_kernel(later.claim, cells, limits, later_arch, True))
             yield resources.of(waiting.pop(0).result(SECONDS), str(kernel.claim.get("name", "kernel"))[:80], arch)
 
     return compile

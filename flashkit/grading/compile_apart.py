@@ -57,8 +57,13 @@ def start_cuda(source: Source, arch: str, limits: Limits) -> Pending:
         return Pending.answered(result)
 
 
-def start_kernel(claim: Mapping[str, Any], cells: Mapping[str, str], limits: Limits, arch: int = ARCH) -> Pending:
-    """Starts compiling what a child claims it launched. ``cells`` are the submission's cells: file name -> source."""
+def start_kernel(
+    claim: Mapping[str, Any], cells: Mapping[str, str], limits: Limits, arch: int = ARCH, laid_out: bool = False
+) -> Pending:
+    """Starts compiling what a child claims it launched. ``cells`` are the submission's cells: file name -> source.
+
+    ``laid_out`` as in :func:`flashkit.instruments.compile_gate.start`.
+    """
     name = str(claim.get("name", "kernel"))[:80]
     try:
         if "source" not in claim:
@@ -69,7 +74,7 @@ def start_kernel(claim: Mapping[str, Any], cells: Mapping[str, str], limits: Lim
         problem = _foreign(source, cells) or _not_plain(source.text)
         if problem:
             return Pending.answered(CompileResult(name, "unavailable", error="SourceError", message=problem))
-        return _CompiledApart(name, source, _request(claim["request"], source, arch), limits)
+        return _CompiledApart(name, source, {**_request(claim["request"], source, arch), "laid_out": laid_out}, limits)
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
         return Pending.answered(CompileResult(name, "unavailable", message="Its source could not be collected."))
 

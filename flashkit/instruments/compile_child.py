@@ -63,6 +63,8 @@ def compile_kernel(path: str, request: dict) -> dict:
         file.write(compiled.asm["ptx"])
     shared, limit = compiled.metadata.shared, SHARED_LIMIT.get(request["arch"], 227) * 1024
     answer = {"ok": shared <= limit, "shared": shared, "seconds": seconds, **usage(compiled.asm["cubin"])}
+    if request.get("laid_out"):
+        lay_out("kernel.cubin")
     answer["roles"] = workers(compiled.asm.get("ttgir", ""))
     waits = re.findall(r"wgmma\.wait_group\S*\s+(\d+)", compiled.asm["ptx"])
     answer["in_flight"] = max(map(int, waits), default=0)
@@ -133,6 +135,19 @@ def usage(cubin: bytes) -> dict:
         "spills": found["STACK"] + found["LOCAL"],
         "static_shared": found.get("SHARED", 0),
     }
+
+
+def lay_out(cubin: str) -> None:
+    """ptxas's code with every instruction's bits in kernel.sass, where nvdisasm can be had."""
+    from triton import knobs
+
+    command = [knobs.nvidia.nvdisasm.path, "-c", "-hex", "-ndf", cubin]
+    try:
+        said = subprocess.run(command, capture_output=True, text=True, timeout=10).stdout
+    except (OSError, subprocess.SubprocessError):
+        return
+    with open("kernel.sass", "w") as file:
+        file.write(said)
 
 
 def describe(error: Exception, path: str) -> dict:

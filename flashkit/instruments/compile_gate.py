@@ -81,14 +81,15 @@ class CompileResult:
         return self.kind == "ok"
 
 
-def start(launch: Launch, arch: int = ARCH, listing: bool = False) -> Pending:
+def start(launch: Launch, arch: int = ARCH, listing: bool = False, laid_out: bool = False) -> Pending:
     """Starts compiling a launch's kernel for ``arch`` (90 is sm_90); returns at once and raises nothing.
 
-    ``listing`` asks for what the kernel is made of too.
+    ``listing`` asks for what the kernel is made of too; ``laid_out`` for how long ptxas lets its main loop wait, which
+    takes the disassembler a third of a second more.
     """
     try:
         source, request = _prepare(launch, arch)
-        request["listing"] = listing
+        request |= {"listing": listing, "laid_out": laid_out}
         return Pending(launch.name, arch, source, request)
     except _Refused as refusal:
         return Pending.answered(refusal.result(launch.name, arch))
@@ -198,7 +199,9 @@ class Pending:
         ok, lineno = answer.pop("ok"), answer.pop("lineno", 0)
         result = CompileResult(self._kernel, "ok" if ok else "refused", arch=self._arch, stages=self._stages, **answer)
         if self._listing and (folder / "kernel.ptx").exists():
-            result = replace(result, listing=read((folder / "kernel.ptx").read_text()))
+            sass = folder / "kernel.sass"
+            laid_out = sass.read_text(errors="replace") if sass.exists() else ""
+            result = replace(result, listing=read((folder / "kernel.ptx").read_text(), laid_out))
         if ok:
             return result
         if _is_machine_trouble(result):

@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from flashkit.instruments import stalls
+
 KINDS = {  # what a table shows: the name, and how the instruction starts
     "mma.sync": re.compile(r"mma\.sync"),
     "wgmma": re.compile(r"wgmma\.mma_async"),
@@ -67,10 +69,15 @@ class Mix:
 
 @dataclass
 class Listing:
-    """A whole kernel, and its innermost loops in the order of the code."""
+    """A whole kernel, and its innermost loops in the order of the code.
+
+    scheduled   cycles that the main loop takes a warp alone, as ptxas laid it out (:mod:`flashkit.instruments.stalls`);
+                0 when it is not known
+    """
 
     whole: Mix
     loops: list[Mix]
+    scheduled: int = 0
 
     @property
     def main(self) -> Mix | None:
@@ -78,8 +85,8 @@ class Listing:
         return max(self.loops, key=lambda loop: (loop.matrix, loop.issued), default=None)
 
 
-def read(ptx: str) -> Listing:
-    """Reads PTX text; of several kernels in it, all together."""
+def read(ptx: str, sass: str = "") -> Listing:
+    """Reads PTX text; of several kernels in it, all together. ``sass`` is the same as ``nvdisasm -c -hex`` shows it."""
     lines, constants, block = ptx.splitlines(), dict(_CONSTANT.findall(ptx)), _BLOCK.search(ptx)
     share = 32 / max(32, int(block[1])) if block else 1 / 4
 
@@ -88,7 +95,8 @@ def read(ptx: str) -> Listing:
         found.matrix += share * sum(_tcgen05(line, constants) for line in some)
         return found
 
-    return Listing(part(lines), [part(lines[first : last + 1]) for first, last in _innermost(lines)])
+    loops = [part(lines[first : last + 1]) for first, last in _innermost(lines)]
+    return Listing(part(lines), loops, stalls.main_loop(sass))
 
 
 def mix(lines: Iterable[str]) -> Mix:

@@ -17,7 +17,7 @@ from typing import Any
 
 import triton
 
-from flashkit.instruments import compile_gate, cuda_gate, listing
+from flashkit.instruments import compile_gate, cuda_gate, listing, stalls
 from flashkit.instruments.hooks import describe_launch
 from flashkit.instruments.listing import Listing, Mix
 from flashkit.instruments.record import Launch
@@ -152,7 +152,7 @@ def each(asked: Iterable[tuple[Launch, int]]) -> Iterator[Resources]:
     """A row for each launch and its architecture, in order; the next ones compile meanwhile."""
 
     def question(launch: Launch, arch: int) -> Question:
-        start = lambda: compile_gate.start(launch, arch, listing=True)  # noqa: E731
+        start = lambda: compile_gate.start(launch, arch, True, laid_out=True)  # noqa: E731
         return launch.name, arch, _key(compile_gate.describe(launch, arch)), start
 
     return _answers([question(launch, arch) for launch, arch in asked])
@@ -209,7 +209,7 @@ def _folder() -> Path:
 
 def _key(question: dict[str, Any], child: Path = compile_gate.CHILD) -> str:
     """A name for everything that the answer depends on, what compiles and what reads the code too."""
-    known = [triton.__version__, *(Path(file).read_text() for file in (child, listing.__file__))]
+    known = [triton.__version__, *(Path(file).read_text() for file in (child, listing.__file__, stalls.__file__))]
     if "request" in question:
         question = question | {"request": {k: v for k, v in question["request"].items() if k != "paths"}}
     return hashlib.sha256(json.dumps([known, question], sort_keys=True, default=str).encode()).hexdigest()
@@ -220,7 +220,7 @@ def _read(key: str) -> Resources | None:
         kept = json.loads((_folder() / f"{key}.json").read_text())
         if made_of := kept.pop("listing"):
             whole, *loops = (_mix(mix) for mix in (made_of["whole"], *made_of["loops"]))
-            kept["listing"] = Listing(whole, loops)
+            kept["listing"] = Listing(whole, loops, made_of["scheduled"])
         return Resources(**kept)
     except (OSError, ValueError, TypeError, KeyError):
         return None

@@ -2,16 +2,17 @@
 
 Assumptions, each of which can fail (chapter 6 lists where they did):
  1. A trip round the main loop costs an SM the cycles of its busiest unit: schedulers, exp2, matrix unit, shared memory.
-    Counts are of PTX; spilled words cost a store and a load a trip.
- 2. A block alone does matrix work, then arithmetic (a lone warp issues one instruction in `dependent` cycles), then
-    waits at barriers. With n blocks on the SM their phases overlap, and a trip of all n takes the `overlap`-norm of n
-    times the busiest unit and one block alone.
- 3. A tile that is asked for s - 2 trips ahead (s stages) must come in that time; with fewer stages its latency is
-    waited for. Tiles that other programs read too come from L2, at a shorter latency.
+    Counts are of PTX; spilled words cost a store and a load a trip. Where ptxas, short of registers, laid the loop out
+    in chains (instruments/stalls.py), a warp waits for what its siblings' instructions do not fill.
+ 2. A block alone goes from unit to unit: matrix work, arithmetic, shared memory, then waits at barriers. The n blocks
+    of an SM queue at the units that others hold: a closed queueing network, whose trip is what mean value analysis
+    gives (Reiser and Lavenberg 1980). Two blocks hide part of each other's waits, never all of them.
+ 3. A tile that is asked for s - 2 trips ahead (s stages) must come in that time; with two stages a trip waits for one
+    latency, with one stage for two. Tiles that other programs read too come from L2, at a shorter latency.
  4. Blocks go to SMs as these become free, in launch order; the last wave runs with the blocks that are left.
  5. Every byte comes from HBM once; bytes read again come from L2, unless what programs re-read at one time is larger
     than the L2. What the launch before wrote is still in L2 as far as it fits.
- 6. Memory and arithmetic overlap like the phases of 2; a launch costs a constant.
+ 6. Memory and arithmetic overlap: the whole takes the `overlap`-norm of them; a launch costs a constant.
 """
 
 from __future__ import annotations
@@ -32,10 +33,9 @@ class Constants:
     """What no data sheet says, fitted on 15 pairs of an H200 (benchmarks/results/prediction-h200.json, role "fit")."""
 
     overlap: float = 6.5  # exponent of the norm: infinity is perfect overlap, 1 is none
-    dependent: float = 2.0  # cycles between two instructions of a warp that has its scheduler for itself
-    barrier: float = 95.0  # cycles that a block waits at each barrier
-    shuffle: float = 30.0  # cycles until an exchange between lanes has come
-    l2_latency: float = 650.0  # cycles
+    barrier: float = 62.0  # cycles that a block waits at each barrier
+    shuffle: float = 27.0  # cycles until an exchange between lanes has come
+    l2_latency: float = 470.0  # cycles
     hbm_latency: float = 2100.0
     setup: float = 600.0  # cycles of a block's life outside its loop: start, first tile, last store
     launch: float = 2.9e-6  # s
@@ -62,15 +62,13 @@ def predict(row: Resources, work: Work, machine: Machine, stages: int = 3, c: Co
     units = trip_units(row, machine, c)
     latency = c.l2_latency + (c.hbm_latency - c.l2_latency) * min(1.0, from_hbm / max(work.requested, 1))
 
-    lone = max(1.0, c.dependent / _quarters(row))
+    busy = [units["matrix"], max(units["arithmetic"], units["exp2"]), units["shared memory"]]
 
     def trip(blocks: int) -> float:
         """Cycles in which each of ``blocks`` blocks on an SM goes once round its loop."""
-        alone = (
-            units["matrix"] + max(units["arithmetic"] * lone, units["exp2"]) + units["shared memory"] + units["waits"]
-        )
-        alone = alone + latency if stages <= 2 else max(alone, latency / (stages - 2))
-        return _norm(c.overlap, blocks * max(v for name, v in units.items() if name != "waits"), alone)
+        if stages <= 2:
+            return queued(blocks, busy, units["waits"] + latency * (3 - stages))
+        return max(queued(blocks, busy, units["waits"]), latency / (stages - 2))
 
     outside = _quarters(row) * (row.listing.whole.cycles - (row.listing.main.cycles if row.listing.main else 0))
     cycles = makespan(work.trips, machine.sms, resident, trip, lambda n: _norm(c.overlap, n * outside, c.setup))
@@ -89,12 +87,13 @@ def trip_units(row: Resources, machine: Machine, c: Constants) -> dict[str, floa
     loop, warps = row.listing.main, row.threads / 32
     if loop is None:
         return dict.fromkeys(("matrix", "arithmetic", "exp2", "shared memory", "waits"), 0.0)
+    chained = max(0.0, row.listing.scheduled - _quarters(row) * loop.cycles)
     return {
         "matrix": warps * loop.matrix / machine.matrix_rate,
         "arithmetic": _quarters(row) * (loop.cycles + row.spills / 4 * 2),
         "exp2": _quarters(row) * loop.special * 32 / (machine.special / 4),
         "shared memory": warps * loop.shared / 128,
-        "waits": loop.barriers * c.barrier + loop.shuffles * c.shuffle,
+        "waits": loop.barriers * c.barrier + loop.shuffles * c.shuffle + chained,
     }
 
 
@@ -104,6 +103,19 @@ def hbm_bytes(work: Work, machine: Machine, c: Constants) -> float:
     again = max(0, work.requested - work.distinct - work.written)
     missed = again * max(0.0, 1 - room / work.live) if work.live else 0.0
     return work.distinct - min(work.warm, room) + work.written + missed
+
+
+def queued(blocks: int, units: Sequence[float], waits: float) -> float:
+    """Cycles of a round of ``blocks`` that each need these cycles of each unit, one block at a time, and wait besides.
+
+    Exact mean value analysis: a block that comes to a unit finds there what one block fewer would have left.
+    """
+    held, round_ = [0.0] * len(units), waits
+    for n in range(1, blocks + 1):
+        each = [need * (1 + there) for need, there in zip(units, held, strict=True)]
+        round_ = waits + sum(each)
+        held = [n * time / round_ if round_ else 0.0 for time in each]
+    return round_
 
 
 def makespan(trips: Sequence[int], sms: int, resident: int, trip, setup) -> float:
