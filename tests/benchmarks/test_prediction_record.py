@@ -48,3 +48,20 @@ def test_the_models_choice_of_tile_is_near_the_best_of_the_sweep():
     assert all(choice["slower"] <= 0.05 and choice["chosen"]["spills"] == 0 for choice in RECORD["sweep_choice"])
     assert len(RECORD["sweep_choice"]) == 2 and all(choice["tried"] > 60 for choice in RECORD["sweep_choice"])
     assert "neither is held out for this form" in RECORD["note"] and RECORD["first_form"]
+
+
+def test_chapter_05_tells_the_sweep_as_it_was_measured():
+
+    notebook = json.loads((RESULTS.parents[1] / "notebooks" / "05_tile_budgets.ipynb").read_text())
+    text = next("".join(cell["source"]) for cell in notebook["cells"] if cell["id"] == "time-explain")
+    tried = [row for row in RECORD["sweep"] if "d=128" in row["shape"]]
+    first, large = (
+        next(r for r in tried if (r["tile"], r["num_warps"], r["num_stages"]) == choice)
+        for choice in (("64x64", 4, 3), ("128x128", 8, 3))
+    )
+    assert first["measured_ms"] == min(row["measured_ms"] for row in tried)
+    predicted, measured = (large[key] / first[key] - 1 for key in ("predicted_ms", "measured_ms"))
+    assert f"{len(tried)} of them" in text
+    assert f"predicted {predicted:.0%}".replace("%", " %") in text and f"was {measured:.0%}".replace("%", " %") in text
+    assert f"{RECORD['within_25_percent']:.0%}".replace("%", " %") in text
+    assert f"median error {RECORD['median_error']:.0%}".replace("%", " %") in text
