@@ -60,7 +60,7 @@ def _scene(arch: int, warps: int) -> Scene:
         frame = scene.frame(
             f"{name}, {warps} warps, {stages} stages, d = {D}: {len(good)} of {len(cells)} tiles fit without a spill; "
             f"the largest is {largest[0]} × {largest[1]}.",
-            f"{stages} stages",
+            str(stages),
         )
         _axes(frame)
         for (block_q, block_k), guess in cells.items():
