@@ -149,7 +149,7 @@ def _checked(role: str, item, barriers: Mapping[str, int]) -> Instruction:
 def _fits(kind: str, value) -> bool:
     if kind in NAMES:
         return isinstance(value, str)
-    return type(value) is int and value >= (1 if kind == "roles" else 0) and (kind != "phase" or value <= 1)
+    return isinstance(value, int) and value >= (1 if kind == "roles" else 0) and (kind != "phase" or value <= 1)
 
 
 def with_role(program: Program, role: str, instructions: Iterable[Instruction]) -> Program:

@@ -57,7 +57,7 @@ def recorded(result: Any) -> str:
 def _instructions(role: str, given: Any, left: int, lines: dict[int, str]) -> Iterator[list]:
     frame = getattr(given, "gi_frame", None)
     if frame is None and not isinstance(given, (list, tuple)):
-        called = " (call it, as in producer())" if callable(given) else ""
+        called = " (call it, as in producer())" if callable(given) else " (does it yield?)" if given is None else ""
         raise NoProgram(f"Role {role} must be a generator or a list of instructions, not {given!r:.40}{called}.")
     for number, item in enumerate(given):
         line, text = _line(given)
@@ -68,7 +68,7 @@ def _instructions(role: str, given: Any, left: int, lines: dict[int, str]) -> It
             said = f"{role} yields {item!r:.60}: an instruction is a tuple of texts and numbers, ('wait', 'full0', 0)."
             raise NoProgram(said, line, text)
         lines[line] = text
-        yield [line, *item]
+        yield [line, *(int(part) if type(part) is bool else part for part in item)]
 
 
 def _line(generator: Any) -> tuple[int, str]:
@@ -86,4 +86,4 @@ def _short(name: Any) -> bool:
 
 
 def _plain(value: Any) -> bool:
-    return _short(value) or (type(value) is int and abs(value) < 2**31)
+    return _short(value) or (type(value) in (int, bool) and abs(value) < 2**31)

@@ -104,6 +104,11 @@ def test_the_recorder_writes_lines_and_instructions():
     assert told["lines"][str(line)].strip() == 'yield "arrive", "b"'
 
 
+def test_a_parity_may_be_a_comparison():
+    told = json.loads(recorded(({"a": [("wait", "b", 1 == 1)]}, {"b": 1})))
+    assert told["roles"]["a"] == [[0, "wait", "b", 1]]
+
+
 def test_the_recorder_finds_the_line_of_a_generator_inside_a_generator():
     def inner():
         yield "arrive", "inner"
@@ -119,6 +124,7 @@ def test_the_recorder_finds_the_line_of_a_generator_inside_a_generator():
     "result, says",
     [
         (({"a": lambda: 0}, {}), "call it, as in producer()"),
+        (({"a": None}, {}), "does it yield?"),
         (({"a" * 41: []}, {}), "short text"),
         (({"a": [("x" * 41,)]}, {}), "an instruction is a tuple"),
         (({"a": [("wait", 1.5)]}, {}), "an instruction is a tuple"),
