@@ -12,7 +12,16 @@ from flashkit.exercises import flash_forward, timed
 from flashkit.exercises.contract import NUMBER, Case, Exercise, Fault, Outputs
 from flashkit.exercises.flash_forward import ITEMSIZE, attention_case, draw_like, layouts_of
 from flashkit.exercises.inputs import attention_inputs
-from flashkit.exercises.parallelism_faults import Job, Plan, bank
+from flashkit.exercises.parallelism_faults import (
+    Job,
+    Plan,
+    alone,
+    bank,
+    dealt,
+    head_by_head,
+    longest_first,
+    of_the_visits,
+)
 from flashkit.instruments.schedule import COLUMNS
 from flashkit.runtime.call import Argument, Call, Returned
 from reference import schedule
@@ -261,8 +270,10 @@ def predicted(case: Case, plan: Plan) -> dict[str, np.ndarray]:
     places = [place for own in lists for place in own]
     if any(b * shape.H_q + h >= shape.heads or (h >= shape.H_q and case.layout != "contiguous") for _, b, h in places):
         return {"stopped": ("q", "k", "v", "o")}
-    o = _attention(case)
-    visited, again = np.zeros(o.shape[:3], int), 0
+    o = flash_forward.wrong(case, plan.attention) if plan.attention else {"o": _attention(case)}
+    if "stopped" in o:
+        return o
+    visited = np.zeros(o["o"].shape[:3], int)
     for i, b, h in places:
         if i < shape.query_tiles:
             visited[b + h // shape.H_q, h % shape.H_q, i * shape.block_q : (i + 1) * shape.block_q] += 1
@@ -271,7 +282,7 @@ def predicted(case: Case, plan: Plan) -> dict[str, np.ndarray]:
     ends = schedule.run_lists(tasks, sms).makespan
     walked = sum(task.cost for own in tasks for task in own)
     return {
-        "o": np.where(visited[..., None] > 0, o, np.nan),
+        "o": np.where(visited[..., None] > 0, o["o"], np.nan),
         **_schedule(again, max(len(lists), sms), walked, ends, max(map(len, lists)) > 1),
     }
 
@@ -369,12 +380,15 @@ PERSISTENT = exercise(
         sms_case(5, "a batch, tails on both sides", 37, 13, 16, 16, B=3, H_q=2, H_kv=2),
         sms_case(6, "grouped heads, d_v of its own", 55, 19, 16, 32, d_v=32, H_q=4, H_kv=2),
         sms_case(32, "more multiprocessors than tiles", 40, 16, 16, 16, H_q=2, H_kv=1),
-        sms_case(7, "heads as a model hands them over", 35, 13, 16, 16, B=2, H_q=4, H_kv=4, layout="bshd"),
+        sms_case(7, "each tensor laid out its own way", 35, 13, 16, 16, B=2, H_q=4, H_kv=4, layout="uneven"),
         sms_case(4, "half precision, gaps between rows and heads", 50, 40, 16, 32, H_q=3, H_kv=1, dtype="fp16",
                  layout="padded"),
     ),
-    faults=bank("heads-only-grid", "not-persistent", "uneven-share", "tile-twice", "tile-never", "wrong-split",
-                "query-tail-lost"),
+    faults=(
+        *bank("heads-only-grid", "not-persistent", "uneven-share", "tile-twice", "tile-never", "wrong-split",
+              "query-tail-lost"),
+        *(of_the_visits(name, dealt(head_by_head, "stride")) for name in ("gqa-head-map", "borrowed-stride")),
+    ),
     hints=(
         "Number all tiles of all heads from 0. The loop of a program is range(its number, all tiles, all programs).",
         "With t = cdiv(N_q, block_q) tiles a head: number n is tile n % t of head n // t, counted over the batch.",
@@ -403,8 +417,11 @@ CAUSAL = exercise(
                  layout="bshd", offset=16),
         sms_case(4, "rows that see no key", 61, 40, 16, 16, H_q=2, H_kv=2, offset=-20),
     ),
-    faults=bank("heads-only-grid", "order-naive", "order-dealt", "tiles-past-diagonal", "tile-twice", "tile-never",
-                "wrong-split", "query-tail-lost"),
+    faults=(
+        *bank("heads-only-grid", "order-naive", "order-dealt", "tiles-past-diagonal", "tile-twice", "tile-never",
+              "wrong-split", "query-tail-lost"),
+        of_the_visits("gqa-head-map", alone(longest_first)),
+    ),
     hints=(
         "Programs start in the order of their numbers, program_id(0) fastest. Small numbers should be long tiles.",
         "All heads' last tiles first, then the last but one: the heads are the fast index.",

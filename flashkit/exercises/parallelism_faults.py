@@ -7,9 +7,11 @@ follows from the plan alone: rows that nobody computes, rows computed again, and
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from flashkit.exercises import forward_faults
 from flashkit.exercises.contract import Fault
+from flashkit.exercises.forward_faults import Variant
 from reference.schedule import deal
 from reference.traffic import Shape
 
@@ -40,10 +42,14 @@ class Job:
 
 @dataclass(frozen=True)
 class Plan:
-    """lists(job): for each program what it visits, in order; ``whole``: it walks all keys whatever the mask hides."""
+    """lists(job): for each program what it visits, in order; ``whole``: it walks all keys whatever the mask hides.
+
+    attention: the mistake of the visits themselves, where the plan is right.
+    """
 
     lists: Callable[[Job], Lists]
     whole: bool = False
+    attention: Variant | None = None
 
 
 # ---- orders: every tile once --------------------------------------------------------------------------------
@@ -85,6 +91,11 @@ def alone(order: Callable[[Job], list[Place]]) -> Plan:
 
 def dealt(order: Callable[[Job], list[Place]], how: str) -> Plan:
     return Plan(lambda job: deal(order(job), min(job.sms, job.tiles), how))
+
+
+def more_than_sms(order: Callable[[Job], list[Place]], times: int) -> Plan:
+    """Dealt in strides to several programs a multiprocessor."""
+    return Plan(lambda job: deal(order(job), times * job.sms))
 
 
 def either_way(order: Callable[[Job], list[Place]]) -> tuple[Plan, ...]:
@@ -161,6 +172,11 @@ def without(order: Callable[[Job], list[Place]], lost: Callable[[Place, Job], bo
     return either_way(lambda job: [place for place in order(job) if not lost(place, job)])
 
 
+def shifted(order: Callable[[Job], list[Place]]) -> tuple[Plan, ...]:
+    """Tiles counted from 1: tile 0 is lost, and one is walked that does not exist."""
+    return either_way(lambda job: [(i + 1, b, h) for i, b, h in order(job)])
+
+
 LOST = (
     lambda place, job: place[0] == 0,
     lambda place, job: place[0] == job.t - 1,
@@ -213,7 +229,7 @@ FAULTS = (
         "not-persistent",
         "more programs are launched than there are multiprocessors, one a tile",
         "A persistent kernel launches at most `sms` programs, and each loops over its tiles.",
-        tuple(alone(order) for order in ASCENDING),
+        (*(alone(order) for order in ASCENDING), *(more_than_sms(order, n) for order in ASCENDING for n in (2, 3, 4))),
     ),
     Fault(
         "uneven-share",
@@ -251,7 +267,10 @@ FAULTS = (
         "tile-never",
         "some tiles are visited by nobody",
         "How many tiles are there in all? Does the last program reach the last of them?",
-        tuple(plan for lost in LOST for order in (*ASCENDING, longest_first) for plan in without(order, lost)),
+        (
+            *(plan for lost in LOST for order in (*ASCENDING, longest_first) for plan in without(order, lost)),
+            *(plan for order in (*ASCENDING, longest_first) for plan in shifted(order)),
+        ),
     ),
     Fault(
         "wrong-split",
@@ -267,6 +286,12 @@ FAULTS = (
 )  # fmt: skip
 
 FAULT = {fault.name: fault for fault in FAULTS}
+
+
+def of_the_visits(name: str, plan: Plan) -> Fault:
+    """A mistake of lab 03's bank that a kernel with this plan, or another as good, may hold."""
+    fault = forward_faults.FAULT[name]
+    return replace(fault, variants=tuple(replace(plan, attention=variant) for variant in fault.variants))
 
 
 def bank(*names: str) -> tuple[Fault, ...]:

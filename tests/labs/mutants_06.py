@@ -65,6 +65,7 @@ BATCH = "b = (n // t // H_q).to(tl.int64)"
 HEAD = "h = (n // t % H_q).to(tl.int64)"
 TILES = "tiles = triton.cdiv(N_q, block_q) * B * H_q"
 GRID = "grid = (min(sms, tiles),)"
+G = "g = h // group"
 COUNT = "t = tl.cdiv(N_q, block_q)  #"
 OWN_HEADS = (
     (LOOP, "for head in range(tl.program_id(0), heads, tl.num_programs(0)):\n      for i in range(0, t):"),
@@ -95,6 +96,13 @@ PERSISTENT = (
     mutant("persistent", "wrong-split", (BATCH, "b = (n % heads // H_q).to(tl.int64)"), (HEAD, "h = (n % heads % H_q).to(tl.int64)"), note="both are remainders"),
     mutant("persistent", "wrong-split", (HEAD, "h = (n // t).to(tl.int64)"), note="the head is still counted over the batch"),
     mutant("persistent", "wrong-split", (BATCH, "b = (n // t // (heads // H_q)).to(tl.int64)"), (HEAD, "h = (n // t % (heads // H_q)).to(tl.int64)"), note="divided by B, not by H_q"),
+    mutant("persistent", "not-persistent", (GRID, "grid = (2 * sms,)"), note="two programs a multiprocessor"),
+    mutant("persistent", "tile-never", (TILE, "        i = n % t + 1\n"), note="tiles counted from 1"),
+    mutant("persistent", "tile-never", (LOOP, "for n in range(tl.program_id(0), tl.program_id(0) + 1):"), note="one tile a program, and the grid is right"),
+    mutant("persistent", "gqa-head-map", (G, "g = h")),
+    mutant("persistent", "gqa-head-map", (G, "g = h % (H_q // group)")),
+    mutant("persistent", "borrowed-stride", ("k_ptr + b * stride_kb + g * stride_kh", "k_ptr + b * stride_qb + g * stride_qh")),
+    mutant("persistent", "borrowed-stride", ("v_ptr + b * stride_vb + g * stride_vh", "v_ptr + b * stride_kb + g * stride_kh")),
     mutant("persistent", "query-tail-lost", (COUNT, "t = N_q // block_q  #")),
     mutant("persistent", "query-tail-lost", (COUNT, "t = max(1, N_q // block_q)  #"), (TILES, "tiles = max(1, N_q // block_q) * B * H_q")),
 )  # fmt: skip
@@ -128,6 +136,9 @@ CAUSAL = (
     mutant("causal", "tile-twice", ("        n = tl.atomic_add(counter_ptr, 1)\n", "        n += 1\n"), base="06_causal__counter", note="the counter is asked once"),
     mutant("causal", "tile-never", (CAUSAL_GRID, "grid = (triton.cdiv(N_q, block_q) * B * H_q - 1,)")),
     mutant("causal", "tile-never", (I, "i = t - 2 - n // heads"), (CAUSAL_GRID, "grid = ((triton.cdiv(N_q, block_q) - 1) * B * H_q,)"), note="counted down from one too few"),
+    mutant("causal", "tile-never", (I, "i = t - n // heads"), note="the last tile would be t - 1"),
+    mutant("causal", "gqa-head-map", (G, "g = h")),
+    mutant("causal", "gqa-head-map", (G, "g = h % (H_q // group)")),
     mutant("causal", "wrong-split", (I, "i = t - 1 - n // t"), note="divided by the tiles of a head, the heads are the fast index"),
     mutant("causal", "wrong-split", (I, "i = t - 1 - n % t"), note="both are remainders"),
     mutant("causal", "wrong-split", (H, "h = (n % heads).to(tl.int64)"), note="the head is still counted over the batch"),
