@@ -49,7 +49,8 @@ def main(arguments: list[str] | None = None) -> int:
     for path, said in failed.items():
         print(f"grade-class: no result for {path}: {said}", file=sys.stderr)
     if chosen.gpu_only:  # this machine's versions may be others, which would make every result a stale one
-        print(f"grade-class: now, where the gradebook is, {_merge(chosen.assignment)}")
+        if len(failed) < len(notebooks):
+            print(f"grade-class: now, where the gradebook is, {_merge(chosen.assignment)}")
         return bool(failed)
     merged = subprocess.run([sys.executable, "-m", "nbgrader", "autograde", chosen.assignment, "--force"], cwd=root)
     return merged.returncode or bool(failed)
