@@ -71,10 +71,11 @@ def test_every_blank_says_its_size_and_every_cell_of_the_frame_is_locked(lab):
 
 @pytest.mark.parametrize("lab", LABS)
 def test_code_cells_are_short_unless_they_hold_an_answer(lab):
-    """An answer is one cell: a Triton kernel with its launch, a CUDA text. nbgrader's marks are seen by no student."""
+    """An answer, or a kernel's part, is one cell: a Triton kernel with its launch, a CUDA text. No mark is seen."""
     for cell in read("solutions", lab).cells:
         if cell.cell_type == "code":
-            limit = ANSWER_LINES if cell.metadata.nbgrader.grade_id.startswith(KERNEL) else CODE_LINES
+            kernel = cell.metadata.nbgrader.grade_id.startswith(KERNEL) or "@gluon.jit" in cell.source
+            limit = ANSWER_LINES if kernel else CODE_LINES
             assert len(MARKER.sub("", cell.source).splitlines()) <= limit, cell.id
 
 
@@ -129,3 +130,12 @@ def test_the_solution_gets_every_point_that_a_cpu_can_judge(lab, tmp_path):
         assert float(shown[ident].value) == (0.0 if pending else own), shown[ident].displays
         assert not pending or "pending" in shown[ident].displays[0]
     assert not any(cell.stderr for cell in shown.values())
+    if "toy-compare" in shown:
+        check_training(shown["toy-compare"].stdout)
+
+
+def check_training(said: str) -> None:
+    """Two layers trained for 50 steps with the solution's attention and with SDPA: the losses agree, and fall."""
+    (first, last), (first_sdpa, last_sdpa) = re.findall(r"step 1: ([\d.]+) +step 50: ([\d.]+)", said)
+    assert float(last) < 0.8 * float(first) and float(last_sdpa) < 0.8 * float(first_sdpa), said
+    assert float(re.search(r"largest difference in any step: (\S+)", said)[1]) < 1e-4, said
