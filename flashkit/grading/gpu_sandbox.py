@@ -53,7 +53,7 @@ def _places(root: Path) -> list[tuple[str, bool]]:
     own = {root} if root.resolve() != COURSE else set()
     hidden = {Path("/tmp"), Path.home(), *own, *(base / name for base in (root, COURSE) for name in OF_A_CLASS)}
     shown = {COURSE, Path(sys.prefix), Path(sys.base_prefix), *map(Path, packages())}
-    found = {str(path): False for path in shown} | {str(path): True for path in hidden if path.exists()}
+    found = {str(path): False for path in shown} | {str(path): True for path in hidden - {Path("/")} if path.exists()}
     return sorted(found.items(), key=lambda entry: (entry[0].rstrip("/").count("/"), entry[0]))
 
 
