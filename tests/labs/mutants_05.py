@@ -96,7 +96,6 @@ BLOCKS = (
 # ---- 05.forward: the bank is lab 03's, where each fault is planted twice; here a sample
 
 L_SUM = "l = alpha * l + tl.sum(P, 1)"
-NEW_MAX = "m_new = tl.maximum(m, tl.max(S, 1))"
 HIDE = f"S = tl.where(keys[None, :] < N_k, S, {INF})"
 LOOP = "for start in range(0, N_k, block_k):"
 LOAD_K = "K_j = tl.load(k_ptr + keys[:, None] * stride_kn + cols[None, :], mask=keys[:, None] < N_k, other=0.0)"
@@ -112,20 +111,15 @@ def forward(fault: str, *patch: tuple[str, str], note: str = "") -> Mutant:
 
 FORWARD = (
     forward("rescale-numerator-only", (L_SUM, "l += tl.sum(P, 1)")),
-    forward("own-max", (NEW_MAX, "m_new = tl.max(S, 1)")),
     forward("tail-mask-missing", (f"        {HIDE}\n", "")),
-    forward("finite-mask-value", (HIDE, HIDE.replace(INF, "-1e9"))),
     forward("scale-twice", ("d**-0.5", "1.0 / d")),
-    forward("division-forgotten", ("acc / l[:, None]", "acc")),
     forward("borrowed-stride", ("*v.stride()[:3]", "*k.stride()[:3]")),
     forward("borrowed-stride", ("*k.stride()[:3]", "*q.stride()[:3]")),
     forward("key-tail-lost", (LOOP, "for start in range(0, N_k // block_k * block_k, block_k):")),
     forward("tail-load-unmasked", (LOAD_K, LOAD_K.split(", mask")[0] + ")")),
-    forward("v-tail-unmasked", (LOAD_V, LOAD_V.split(", mask")[0] + ")")),
     forward("tail-store-unmasked", (STORE_O, STORE_O.split(", mask")[0] + ")")),
     forward("other-missing", (LOAD_V, LOAD_V.replace(", other=0.0", ""))),
     forward("query-tail-lost", (GRID, "grid = (max(1, N_q // block_q), B * H)")),
-    forward("race", (GRID, "grid = (triton.cdiv(N_q, block_q), B * H, 2)")),
 )  # fmt: skip
 
 # ---- 05.tuned: its mistakes have no wrong outputs; the choices themselves are judged in tests/check/test_choices.py
