@@ -33,12 +33,16 @@ class View:
 def watch(function: Callable, *args, **kwargs) -> Figure:
     """Run ``function(*args, **kwargs)``, which launches Triton kernels, in the interpreter and draw its accesses.
 
-    Tensors go by the function's parameter names; with `q` and `k` among them, the tiles of S that the kernel walks
-    are drawn too. "Times each" is the reuse score: bytes read over different bytes read. Raises what the function
-    raises, MeterStop for an access outside every argument, and ValueError when no kernel touched memory.
+    Tensors go by the function's parameter names, those of a ``kernel[grid]`` by the kernel's; with `q` and `k` among
+    them, the tiles of S that the kernel walks are drawn too. "Times each" is the reuse score: bytes read over different
+    bytes read. Raises what the function raises, MeterStop for an access outside every argument, TypeError for a kernel
+    without a grid, and ValueError when no kernel touched memory.
     """
     from flashkit.instruments.meter import Meter
 
+    if hasattr(function, "arg_names"):
+        name = function.__name__
+        raise TypeError(f"{name} is a kernel: hand over the function that launches it, or {name}[grid].")
     given = inspect.signature(function).bind(*args, **kwargs).arguments
     tensors = {name: value for name, value in given.items() if hasattr(value, "data_ptr")}
     with Meter(names=tensors) as meter:
@@ -89,11 +93,17 @@ def _account(view: View, event) -> None:
     sums[event.tensor] = sums.get(event.tensor, 0) + event.bytes
     span = (min(event.lowest_row, event.highest_row), max(event.lowest_row, event.highest_row))
     held = view.held.setdefault((event.launch, event.program), {})
+    name = _plain(event.tensor)
     if event.access == "load":
-        held[event.tensor] = span
-    if event.access == "load" and event.tensor in ("q", "k") and {"q", "k"} <= held.keys():
+        held[name] = span
+    if event.access == "load" and name in ("q", "k") and {"q", "k"} <= held.keys():
         tile = held["q"] + held["k"]
         view.tiles[tile] = view.tiles.get(tile, 0) + 1
+
+
+def _plain(tensor: str) -> str:
+    """A tensor without a name of its own goes by the kernel's pointer to it."""
+    return tensor.removesuffix("_ptr")
 
 
 def _program(program: tuple) -> str:
@@ -105,7 +115,7 @@ def _program(program: tuple) -> str:
 
 def _says(record, event) -> str:
     span = f"rows {event.lowest_row} to {event.highest_row}" if event.lowest_row != event.highest_row else ""
-    where = f"{span or f'row {event.lowest_row}'} of {event.tensor.removesuffix('_ptr')}"
+    where = f"{span or f'row {event.lowest_row}'} of {_plain(event.tensor)}"
     text = f"Program ({_program(event.program)}) {VERB[event.access]} {where}, {size(event.bytes)}"
     line = _source(record.launches[event.launch].kernel, event.lineno)
     return f"{text}: line {event.lineno}, {line}" if line else f"{text}."
@@ -136,7 +146,7 @@ class _Drawing:
 
     def __init__(self, record, rows: Mapping[str, int]):
         self.record, self.rows = record, rows
-        written = [event.tensor.removesuffix("_ptr") for event in record.events if event.access != "load"]
+        written = [_plain(event.tensor) for event in record.events if event.access != "load"]
         outputs = [name for name in written if name not in ("q", "k", "v")]
         self.output = "o" if "o" in outputs or not outputs else outputs[0]
 
@@ -146,17 +156,17 @@ class _Drawing:
             self._strip(frame, name, LEFT, y, SIDE, 44, event, held)
         for name, x in (("q", LEFT - 56), (self.output, LEFT - 112)):
             self._strip(frame, name, x, TOP, 44, SIDE, event, held)
-        if {"q", "k"} <= self.rows.keys():
+        if {"q", "k"} <= set(map(_plain, self.rows)):
             self._tiles(frame, view, held)
         self._table(frame, view, event, final)
 
     def _strip(self, frame: Frame, name: str, x: float, y: float, w: float, h: float, event, held) -> None:
-        tensor = name if name in self.rows else f"{name}_ptr"
+        tensor = self._tensor(name)
         if tensor not in self.rows:
             return
         across, rows = w > h, self.rows[tensor]
         moving = event is not None and event.tensor == tensor
-        span = sorted((event.lowest_row, event.highest_row)) if moving else held.get(tensor)
+        span = sorted((event.lowest_row, event.highest_row)) if moving else held.get(name)
         role, label = ROLE.get(name, "O"), name.upper() if name in ROLE else name
         frame.rect(f"strip {name}", x, y, w, h, "" if span else label, fill=role, strength=PALE, bold=True)
         if not span:
@@ -166,13 +176,17 @@ class _Drawing:
         text = label if min(place[2:]) >= 24 else ""
         frame.rect(f"rows {name}", *place, text, fill=role, bold=True, stroke=4 if moving else 1.5)
 
+    def _tensor(self, name: str) -> str:
+        return name if name in self.rows else f"{name}_ptr"
+
     def _tiles(self, frame: Frame, view: View, held) -> None:
         frame.rect("S", LEFT, TOP, SIDE, SIDE)
+        queries, keys = self.rows[self._tensor("q")], self.rows[self._tensor("k")]
         now = held["q"] + held["k"] if {"q", "k"} <= held.keys() else None
         for at, (tile, visits) in enumerate(view.tiles.items()):
             q0, q1, k0, k1 = tile
-            x, y = LEFT + k0 / self.rows["k"] * SIDE, TOP + q0 / self.rows["q"] * SIDE
-            w, h = (k1 - k0 + 1) / self.rows["k"] * SIDE, (q1 - q0 + 1) / self.rows["q"] * SIDE
+            x, y = LEFT + k0 / keys * SIDE, TOP + q0 / queries * SIDE
+            w, h = (k1 - k0 + 1) / keys * SIDE, (q1 - q0 + 1) / queries * SIDE
             text = f"{visits}×" if w > 36 and h > 22 else ""
             style = {"strength": 1 if tile == now else PALE, "stroke": 4 if tile == now else 1.5}
             frame.rect(f"tile {at}", x, y, w, h, text, fill="S", size=17, **style)
@@ -195,7 +209,7 @@ class _Drawing:
         )
         loaded, stored = (size(sums[tensor]) if tensor in sums else "–" for sums in (view.loaded, view.stored))
         moving = event is not None and event.tensor == tensor
-        label = tensor.removesuffix("_ptr")
+        label = _plain(tensor)
         role = ROLE.get(label, "")
         for (head, width), text in zip(COLUMNS, (label, loaded, times, stored), strict=True):
             style = {"fill": role, "strength": 1 if moving else PALE} if head == "tensor" and role else {}

@@ -67,6 +67,15 @@ def test_bytes_and_the_reuse_score_are_the_meters(scene):
     assert "k 3 times" in last.caption
 
 
+def test_a_kernel_with_its_grid_is_watched_too_and_without_one_refused():
+    q, k, s = torch.randn(40, 16), torch.randn(20, 16), torch.empty(40, 20)
+    last = watch(scores_kernel[(3,)], q, k, s, 40, 20, d=16, block=16).scene.frames[-1]
+    assert len([name for name in last.shapes if name.startswith("tile ")]) == 6
+    assert last["times each k_ptr"].text == "3"
+    with pytest.raises(TypeError, match=r"scores_kernel\[grid\]"):
+        watch(scores_kernel, q, k, s, 40, 20, d=16, block=16)
+
+
 def test_a_long_run_is_cut_and_says_so(monkeypatch):
     monkeypatch.setattr(WATCH, "MOST", 5)
     scene = watch(scores, torch.randn(40, 16), torch.randn(20, 16)).scene
