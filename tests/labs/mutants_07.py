@@ -122,6 +122,15 @@ OVERLAP = (
 
 MUTANTS = (*RING, *PING_PONG, *OVERLAP)
 
+TWO_FAULTS = (
+    mutant("ring", "missing-wait + barrier-count", (FULL, ""), ('f"empty{s}": 1', 'f"empty{s}": 2')),
+    mutant("ring", "wrong-phase + release-before-use", (FULL, FULL.replace("use % 2", "j % 2")), (READ + DRAIN + BACK, READ + BACK + DRAIN)),
+    mutant("ring", "producer-short + never-released", (COPIES, COPIES.replace("range(blocks)", "range(blocks - 1)")), (BACK, "")),
+    mutant("ping_pong", "turn-not-primed + wrong-phase", (PRIME, ""), (WAIT_V, WAIT_V.replace("use", "j"))),
+    mutant("overlap", "trip-counts + drained-all", (REST, "for j in range(0):"), (DRAIN_1, DRAIN)),
+    mutant("overlap", "registers-in-use + stage-reused-early", (DRAIN + BACK_V_J + UPDATE, UPDATE + DRAIN + BACK_V_J), (WAIT_FREE, "                if use > 1:\n    " + WAIT_FREE)),
+)  # fmt: skip
+
 EQUIVALENT = (
     mutant("overlap", "release-before-use", (DRAIN_1 + BACK_K_J, BACK_K_J + DRAIN_1), note="K_j is given back before S_j is drained, but the producer fills V_j+1 before K_j+2, and waits for V_j-1, which is given back after it"),
     mutant("overlap", "trip-counts", (REST, "for j in range(blocks, max(trips) - 1):"), note="nobody needs the very last tiles again"),
