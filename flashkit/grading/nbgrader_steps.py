@@ -137,7 +137,8 @@ def save(gradebook: Gradebook, result: dict[str, Any], notebook: str, assignment
             continue
         share = judged["share"]
         grade.auto_score = None if share is None else results.clamped(share * grade.max_score, grade.max_score)
-        grade.extra_credit = judged["points"] if share is not None and not grade.max_score else None  # a bonus
+        if share is not None and not grade.max_score:  # a bonus; a teacher's extra credit elsewhere is let alone
+            grade.extra_credit = judged["points"]
         grade.needs_manual_grade = share is None or grade.manual_score is not None
     for comment in submission.comments:
         comment.auto_comment = None

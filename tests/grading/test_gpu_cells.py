@@ -207,16 +207,17 @@ def test_the_real_child_says_that_it_sees_no_gpu(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("most", "judged", "expected"),
+    ("most", "judged", "by_hand", "expected"),
     [
-        (10.0, cell("right", 8.0), (10.0, None)),  # required: the cell's own points
-        (0.0, cell("right", 8.0), (0.0, 8.0)),  # a bonus
-        (0.0, cell("not judged", None, 10.0), (None, None)),
-        (0.0, {**cell("not judged", 0.0), "share": 0.0}, (0.0, 0.0)),  # a class that does without
+        (10.0, cell("right", 8.0), 1.0, (10.0, 1.0)),  # required: the cell's own points
+        (0.0, cell("right", 8.0), None, (0.0, 8.0)),  # a bonus
+        (0.0, cell("not judged", None, 10.0), None, (None, None)),
+        (0.0, {**cell("not judged", 0.0), "share": 0.0}, None, (0.0, 0.0)),  # a class that does without
     ],
 )
-def test_a_bonus_is_extra_credit_in_the_gradebook(most, judged, expected):
-    grade = SimpleNamespace(name="03-heads-gpu", max_score=most, manual_score=None, auto_score=None, extra_credit=None)
+def test_a_bonus_is_extra_credit_in_the_gradebook(most, judged, by_hand, expected):
+    names = {"manual_score": None, "auto_score": None, "extra_credit": by_hand}
+    grade = SimpleNamespace(name="03-heads-gpu", max_score=most, **names)
     handed_in = SimpleNamespace(grades=[grade], comments=[])
     commit = SimpleNamespace(commit=lambda: None)
     gradebook = SimpleNamespace(find_submission_notebook=lambda *names: handed_in, db=commit)
