@@ -29,7 +29,7 @@ NOTE = (
     "first form see first_form: ten fit pairs were replaced then, as compilers had held the GPU while they were timed. "
     "The sweep shows why that form missed: a block alone takes the sum of its phases, not twice its arithmetic; two "
     "blocks hide less of each other than the norm said; and ptxas lays kernels without a spare register out in chains. "
-    "Queues and ptxas's stall counts took the norm's place; barrier, shuffle and l2_latency were fitted anew on the 15 "
+    "Queues and ptxas's stall counts took the norm's place; barrier and shuffle alone were fitted anew, on the 15 "
     "fit pairs. Grid and sweep were known by then, so neither is held out for this form: "
     "`python -m benchmarks confirmation` is the blind check."
 )

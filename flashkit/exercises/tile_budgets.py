@@ -315,11 +315,11 @@ CANDIDATES = tuple(
 TUNING = Tuning(
     shape=traffic.Shape(4096, 4096, 128, 128, 64, 64, B=4, H_q=8, H_kv=8),
     candidates=CANDIDATES,
-    least={80: 3.060e-3, 86: 6.417e-3, 89: 2.658e-3, 90: 0.677e-3, 100: 0.526e-3, 120: 2.451e-3},  # triton 3.7.1
+    least={80: 2.839e-3, 86: 6.256e-3, 89: 2.589e-3, 90: 0.680e-3, 100: 0.548e-3, 120: 2.362e-3},  # triton 3.7.1
     shortlist={
         80: ((128, 128, 8, 3), (128, 64, 8, 3), (64, 32, 4, 3)),
         86: ((128, 64, 8, 3), (128, 128, 8, 2), (64, 32, 4, 2)),
-        89: ((128, 64, 8, 3), (128, 128, 8, 2), (64, 32, 4, 2)),
+        89: ((128, 128, 8, 2), (128, 64, 8, 3), (64, 32, 4, 2)),
         90: ((64, 64, 4, 3), (128, 128, 8, 3), (64, 32, 4, 2)),
         100: ((128, 128, 8, 3), (128, 32, 8, 3), (64, 64, 4, 3)),
         120: ((128, 64, 8, 3), (128, 32, 8, 3), (64, 32, 4, 2)),
@@ -328,7 +328,8 @@ TUNING = Tuning(
 )
 
 
-def _tuned_case(arch: int, N_q: int = 128, N_k: int = 256, seed: int = 500) -> Case:
+def _tuned_case(arch: int, N_q: int = 64, N_k: int = 1024, seed: int = 500) -> Case:
+    """Eight tiles of 128 keys: a kernel to which N_k is a constant keeps its loop when it is compiled."""
     sizes = {"B": 1, "H_q": 2, "H_kv": 2, "N_q": N_q, "N_k": N_k, "d": 128, "d_v": 128}
     return Case(f"your choice for sm_{arch}", sizes, {"arch": arch}, dtype="fp16", seed=seed)
 

@@ -33,9 +33,9 @@ class Constants:
     """What no data sheet says, fitted on 15 pairs of an H200 (benchmarks/results/prediction-h200.json, role "fit")."""
 
     overlap: float = 6.5  # exponent of the norm: infinity is perfect overlap, 1 is none
-    barrier: float = 62.0  # cycles that a block waits at each barrier
-    shuffle: float = 27.0  # cycles until an exchange between lanes has come
-    l2_latency: float = 470.0  # cycles
+    barrier: float = 89.0  # cycles that a block waits at each barrier
+    shuffle: float = 20.0  # cycles until an exchange between lanes has come
+    l2_latency: float = 650.0  # cycles
     hbm_latency: float = 2100.0
     setup: float = 600.0  # cycles of a block's life outside its loop: start, first tile, last store
     launch: float = 2.9e-6  # s

@@ -2,8 +2,10 @@
 
 Since Volta an instruction is 128 bits; bits 105 to 108 hold the cycles before the same warp may issue its next one
 (Jia et al. 2018, "Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking", 2.1). Their sum over a loop is
-what the loop takes a warp that has its scheduler for itself, but for waits of unknown length. A kernel with no register
-to spare is laid out in chains that wait for one another: there the sum is twice the instructions' own cycles.
+what the loop takes a warp that has its scheduler for itself, but for waits of unknown length. Behind a matrix
+instruction the warp waits for the matrix unit, whose time is counted elsewhere: of that, one cycle counts here. A
+kernel with no register to spare is laid out in chains that wait for one another: there the sum is twice the
+instructions' own cycles.
 """
 
 from __future__ import annotations
@@ -31,7 +33,10 @@ def main_loop(sass: str) -> int:
             ends[labels[branch[1]]] = number
     loops = [(a, b) for a, b in ends.items() if not any(a < c and d <= b for c, d in ends.items())]
     best = max(loops, key=lambda loop: _weight(texts[loop[0] : loop[1] + 1]), default=None)
-    return sum(stalls[best[0] : best[1] + 1]) if best else 0
+    if best is None:
+        return 0
+    inside = slice(best[0], best[1] + 1)
+    return sum(1 if _MATRIX.search(text) else stall for text, stall in zip(texts[inside], stalls[inside], strict=True))
 
 
 def _weight(texts: list[str]) -> tuple[int, int]:

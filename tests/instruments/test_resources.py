@@ -68,6 +68,7 @@ def test_six_architectures_each_with_its_own_matrix_instruction(pytestconfig):
     for row in table:
         assert 0 < row.registers <= 255 and row.shared > 0 and row.spills is not None and row.threads == 128
         assert row.copies == "cp.async" and row.load_bytes == 16 and row.occupancy.blocks >= 1
+        assert 0.5 < row.listing.scheduled / row.listing.main.cycles < 5, "what nvdisasm prints is read"
     assert "sm_100" in str(table) and "<table>" in table._repr_html_()
 
 

@@ -23,16 +23,16 @@ SASS = (
 
 
 def test_the_innermost_loops_stalls_are_added():
-    assert main_loop(SASS) == 2 + 15 + 5
+    assert main_loop(SASS) == 1 + 15 + 5  # the matrix unit's own time is not the schedule's
 
 
 def test_the_loop_with_matrix_work_counts_before_a_longer_one():
     longer = (
         ".L_x_2:\n" + "".join(instruction("FADD R0, R1, R2", 1) for _ in range(9)) + instruction("BRA `(.L_x_2)", 1)
     )
-    assert main_loop(longer) == 10 and main_loop(SASS + longer) == 22
+    assert main_loop(longer) == 10 and main_loop(SASS + longer) == 21
 
 
 def test_without_a_loop_or_a_disassembly_nothing_is_known():
     assert main_loop("") == main_loop(instruction("EXIT", 3)) == 0
-    assert read("", SASS).scheduled == 22 and read("").scheduled == 0
+    assert read("", SASS).scheduled == 21 and read("").scheduled == 0
