@@ -173,6 +173,9 @@ def record(run: dict, before: Mapping | None) -> dict:
 
 
 def main() -> int:
+    if torch.cuda.get_device_capability()[0] != 9:
+        print("benchmarks.forward: this GPU is no Hopper, so nothing was run")
+        return 0
     path, gpu = RESULTS / "forward-h200.json", Ahead({})
     declared = f"{len(CELLS)} cells and {len(LADDER)} of the ladder, {ROUNDS} rounds each, one run"
     run = {"what": __doc__.splitlines()[0], "declared": declared, **provenance(), "state": [gpu.state()]}

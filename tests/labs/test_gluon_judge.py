@@ -1,11 +1,16 @@
 """What `python -m tests.gpu.hopper` would do on a GPU, with the emulator's kernels in the GPU's place."""
 
+from dataclasses import replace
+
 import pytest
 
 import flashkit  # noqa: F401  comes before triton
+from flashkit import exercises
+from flashkit.check import on_gpu
 from tests.gpu import hopper
 from tests.labs import gluon_emulator
 from tests.labs.kernels import base_source, patched
+from tests.labs.test_gluon import kernel
 
 torch = pytest.importorskip("torch")
 SMALL = hopper._shape(130, 200, "fp16", 64, 70, 4)
@@ -42,3 +47,16 @@ def test_a_child_that_ends_badly_is_no_pass():
     assert not hopper.passed({"ended": "", "rows": [], "bitwise": []})
     assert not hopper.passed({"ended": "", "rows": [{"right": True}], "bitwise": [True, False]})
     assert hopper.passed({"ended": "", "rows": [{"right": True}], "bitwise": [True]})
+
+
+@pytest.mark.parametrize("step", ["two_products", "gluon"])
+def test_a_gpu_cell_would_compare_with_an_fp32_run(step):
+    exercise = exercises.get(f"07.{step}")
+    case = replace(exercise.gpu.case, sizes={**exercise.gpu.case.sizes, "H_q": 2, "H_kv": 2, "N_q": 200, "N_k": 200})
+    tensors = on_gpu.buffers(exercise, case, "cpu")
+    for tensor in tensors.values():
+        tensor.normal_(generator=torch.Generator().manual_seed(1))
+    course = kernel(step)
+    assert on_gpu.disagreement(exercise, course, course, case, tensors) == ""
+    wrong = kernel(step, (("first_row + gl.arange(0, acc", "first_row + 1 + gl.arange(0, acc"),))  # lse a row too far
+    assert on_gpu.disagreement(exercise, wrong, course, case, tensors).startswith("In fp16")
