@@ -1,17 +1,19 @@
 """The grade cell that only a GPU judges, on a clock of our own: tiers, neighbours, physics, answers beside a peer."""
 
 import random
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
 import torch
 
 from flashkit import exercises
-from flashkit.check import check_time, gpu_machine
+from flashkit.check import check_time, child, gpu_machine
 from flashkit.check.cost import Target
 from flashkit.check.on_gpu import buffers, call_of, course_kernel, disagreement, on_this_gpu
 from flashkit.check.timing import TimeReport, floor_of, race, share_of
 from flashkit.exercises.contract import TIERS
+from flashkit.instruments import gpu_clock
 from reference.machines import MACHINE
 from tests.labs.kernels import load
 
@@ -172,3 +174,55 @@ def test_on_a_gpu_a_check_tells_the_measured_time_beside_the_predicted(monkeypat
     monkeypatch.setattr(gpu_machine, "_ask", Answers(interpreted=first, compiled=second))
     report = gpu_machine.check_on_gpu("03.heads", load("03.heads", "solution"), 40.0, Target(90, "NVIDIA H200"))
     assert "Measured time: 2 ms; predicted / measured 1.10." in report.text and report.pending == []
+
+
+class Bench(Clock):
+    """Stands in for the GPU's clock where the child makes it: fills real buffers, and every call takes a millisecond."""
+
+    def __init__(self, tensors):
+        super().__init__()
+        self.tensors = tensors
+
+    def refresh(self, seed):
+        generator = torch.Generator().manual_seed(seed)
+        for tensor in self.tensors.values():
+            tensor.normal_(generator=generator)
+
+    def run(self, call):
+        return 1e-3, 1.02e-3
+
+    @contextmanager
+    def alone(self):
+        yield self
+
+
+@pytest.fixture
+def on_the_cpu(monkeypatch):
+    """The child that times, with every boundary to a GPU replaced; bf16 is left out, which no CPU interprets right."""
+    exercise = replace(HEADS, gpu=replace(HEADS.gpu, case=small(HEADS)), timed=replace(HEADS.timed, sizes={}))
+    monkeypatch.setattr(child, "find", lambda id: exercise)
+    monkeypatch.setattr(child, "buffers", lambda exercise, case: buffers(exercise, case, "cpu"))
+    monkeypatch.setattr(child, "on_this_gpu", lambda case, arch: case)
+    monkeypatch.setattr(child, "DTYPES", ("fp16",))
+    monkeypatch.setattr(gpu_clock, "GPU", Bench)
+
+
+def test_the_child_that_times_goes_from_answers_to_points(on_the_cpu):
+    told = child.timed("03.heads", load("03.heads", "solution"), Target(90, "NVIDIA H200"))
+    assert told["points"] == HEADS.gpu_points and "1.00 times the course's own kernel" in told["told"]
+    assert "1.00 times SDPA" in told["told"] and told["why"] == ""
+    wrong = load("03.heads", "solution", (("acc = alpha[:, None] * acc", "acc = acc"),))
+    told = child.timed("03.heads", wrong, Target(90, "NVIDIA H200"))
+    assert "o is off by" in told["told"] and "points" not in told
+
+
+def test_the_child_without_solutions_or_without_a_cell_says_so(on_the_cpu, monkeypatch):
+    monkeypatch.setattr(child, "course_kernel", lambda exercise: None)
+    assert "no solutions/" in child.timed("03.heads", None, Target())["why"]
+    monkeypatch.setattr(child, "find", lambda id: exercises.get("03.tile"))
+    assert "no timing" in child.timed("03.tile", None, Target())["why"]
+
+
+def test_the_measured_time_is_the_large_calls_median(on_the_cpu):
+    exercise = child.find("03.heads")
+    assert child.measured(exercise, load("03.heads", "solution"), Target()) == 1e-3
