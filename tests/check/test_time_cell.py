@@ -177,7 +177,7 @@ def test_on_a_gpu_a_check_tells_the_measured_time_beside_the_predicted(monkeypat
 
 
 class Bench(Clock):
-    """Stands in for the GPU's clock where the child makes it: fills real buffers, and every call takes a millisecond."""
+    """Stands in for the clock that the child makes: fills real buffers, and every call takes a millisecond."""
 
     def __init__(self, tensors):
         super().__init__()
