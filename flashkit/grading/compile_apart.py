@@ -12,17 +12,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from flashkit.grading.plain_module import imported, not_plain
 from flashkit.grading.sandbox import Limits, compiler_command
 from flashkit.instruments import cuda_gate
 from flashkit.instruments.compile_gate import ARCH, CPU_SECONDS, CompileResult, Pending
 from flashkit.runtime.source import Line, Source
 
-PLAIN = (
-    *(ast.Constant, ast.Tuple, ast.List, ast.Dict, ast.Name, ast.Attribute, ast.UnaryOp, ast.BinOp, ast.Call),
-    *(ast.keyword, ast.expr_context, ast.operator, ast.unaryop),
-)
-CALLABLE = ("triton", "tl", "float", "jit")  # what a plain expression may call, or an attribute of it
-IMPORTABLE = ("triton", "torch", "math", "numpy")
+OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "enable_fp_fusion", "debug", "sanitize_overflow")
+NONSENSE = (KeyError, TypeError, ValueError, AttributeError, OverflowError, SyntaxError, RecursionError, MemoryError)
 
 
 class _CompiledApart(Pending):
@@ -71,11 +68,11 @@ def start_kernel(
             told = {"error": str(claim["error"])[:80], "message": str(claim["message"])[:400]}
             return Pending.answered(CompileResult(name, kind, **told))
         source = _source(claim["source"])
-        problem = _foreign(source, cells) or _not_plain(source.text)
+        problem = not_plain(source.text) or _foreign(source, cells)
         if problem:
             return Pending.answered(CompileResult(name, "unavailable", error="SourceError", message=problem))
         return _CompiledApart(name, source, {**_request(claim["request"], source, arch), "laid_out": laid_out}, limits)
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
+    except NONSENSE:
         return Pending.answered(CompileResult(name, "unavailable", message="Its source could not be collected."))
 
 
@@ -85,19 +82,23 @@ def _source(claim: Mapping[str, Any]) -> Source:
 
 
 def _request(claim: Mapping[str, Any], source: Source, arch: int) -> dict[str, Any]:
-    """The compile request; where packages lie and how long it may take are the judge's to say."""
+    """The compile request. Where packages lie, the architecture and how long it may take are the judge's to say.
+
+    So are options that would change any of these, or read a file.
+    """
     import triton
 
     return {
         "kernel": source.name,
         "types": dict(claim["types"]),
         "aligned": list(claim["aligned"]),
-        "options": dict(claim["options"]),
+        "options": {name: value for name, value in dict(claim["options"]).items() if name in OPTIONS},
         "arch": arch,
         "cpu_seconds": CPU_SECONDS,
         "listing": True,
         "paths": [str(Path(triton.__file__).resolve().parents[1])],
-        "torch_modules": [str(name) for name in claim["torch_modules"]],
+        "torch_modules": sorted(name for name in imported(source.text) if name.split(".")[0] == "torch"),
+        "only_triton": True,
     }
 
 
@@ -120,32 +121,3 @@ def _foreign(source: Source, cells: Mapping[str, str]) -> str:
 def _span(node: ast.FunctionDef) -> range:
     first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
     return range(first, node.end_lineno + 1)
-
-
-def _not_plain(text: str) -> str:
-    """Why importing the module could run code of the student's; "" when it cannot."""
-    for node in ast.parse(text).body:
-        if isinstance(node, (ast.Import, ast.ImportFrom)):
-            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
-            plain = all(name.split(".")[0] in IMPORTABLE for name in names)
-        elif isinstance(node, ast.FunctionDef):
-            defaults = [default for default in (*node.args.defaults, *node.args.kw_defaults) if default]
-            notes = [a.annotation for a in (*node.args.args, *node.args.kwonlyargs) if a.annotation]
-            plain = bool(node.decorator_list) and all(map(_is_plain, (*node.decorator_list, *defaults, *notes)))
-        else:
-            plain = isinstance(node, ast.Assign) and _is_plain(node.value)
-        if not plain:
-            return f"Its line {node.lineno} does more than define a kernel or a constant."
-    return ""
-
-
-def _is_plain(expression: ast.expr) -> bool:
-    nodes = list(ast.walk(expression))
-    called = [node.func for node in nodes if isinstance(node, ast.Call)]
-    return all(isinstance(node, PLAIN) for node in nodes) and all(_root(function) in CALLABLE for function in called)
-
-
-def _root(function: ast.expr) -> str:
-    while isinstance(function, ast.Attribute):
-        function = function.value
-    return function.id if isinstance(function, ast.Name) else ""

@@ -18,6 +18,7 @@ import time
 import types
 
 CONSTEXPRS = "_constexprs"
+OFFERING = ("triton.language.", "triton.experimental.gluon.")  # the modules of what a kernel may call
 SHARED_LIMIT = {80: 163, 86: 99, 89: 99, 90: 227, 100: 227, 103: 227, 120: 99}  # KiB a block, CUDA guide table 30
 
 
@@ -33,6 +34,8 @@ def main(folder: str) -> None:
     os.chdir(folder)
     stand_in_for_torch(request["torch_modules"])
     try:
+        if request.get("only_triton"):
+            only_triton()
         answer = compile_kernel(os.path.join(folder, "module.py"), request)
     except Exception as error:
         answer = describe(error, os.path.join(folder, "module.py"))
@@ -114,6 +117,38 @@ def _torch_function(module: str, name: str):
 
     function.__qualname__ = full
     return sys.modules.get(full, function)
+
+
+def only_triton() -> None:
+    """Triton calls whatever Python function a kernel names while it compiles it; from now on only those for kernels."""
+    from triton.compiler.code_generator import CodeGenerator
+
+    call, enter = CodeGenerator.call_Function, CodeGenerator.visit_With
+
+    def check(self, function, named):
+        if not is_for_kernels(function, self.builtin_namespace.values()):
+            raise TypeError(f"{ast.unparse(named)} cannot be called in a kernel")
+
+    def checked_call(self, node, fn, args, kws):
+        check(self, fn, node.func)
+        return call(self, node, fn, args, kws)
+
+    def checked_with(self, node):
+        for item in node.items:
+            check(self, self.visit(item.context_expr.func), item.context_expr.func)
+        return enter(self, node)
+
+    CodeGenerator.call_Function, CodeGenerator.visit_With = checked_call, checked_with
+
+
+def is_for_kernels(function, builtins) -> bool:
+    """Jit functions, what Triton and Gluon offer them, math's, and Python's few that Triton takes."""
+    from triton.runtime.jit import JITFunction
+
+    if isinstance(getattr(function, "__func__", function), JITFunction) or any(function is one for one in builtins):
+        return True
+    module = str(getattr(function, "__module__", None))
+    return module in ("math", "triton") or f"{module}.".startswith(OFFERING)
 
 
 def usage(cubin: bytes) -> dict:
