@@ -385,8 +385,8 @@ PERSISTENT = exercise(
                  layout="padded"),
     ),
     faults=(
-        *bank("heads-only-grid", "not-persistent", "uneven-share", "tile-twice", "tile-never", "wrong-split",
-              "query-tail-lost"),
+        *bank("heads-only-grid", "not-persistent", "too-few-programs", "uneven-share", "tile-twice", "tile-never",
+              "wrong-split", "query-tail-lost"),
         *(of_the_visits(name, dealt(head_by_head, "stride")) for name in ("gqa-head-map", "borrowed-stride")),
     ),
     hints=(

@@ -93,9 +93,25 @@ def dealt(order: Callable[[Job], list[Place]], how: str) -> Plan:
     return Plan(lambda job: deal(order(job), min(job.sms, job.tiles), how))
 
 
-def more_than_sms(order: Callable[[Job], list[Place]], times: int) -> Plan:
-    """Dealt in strides to several programs a multiprocessor."""
-    return Plan(lambda job: deal(order(job), times * job.sms))
+def to_programs(order: Callable[[Job], list[Place]], programs: Callable[[Job], int]) -> Plan:
+    """Dealt in strides to another number of programs."""
+    return Plan(lambda job: deal(order(job), max(1, programs(job))))
+
+
+TOO_MANY = (
+    *(lambda job, n=n: n * job.sms for n in (2, 3, 4)),
+    *(lambda job, n=n: min(n * job.sms, job.tiles) for n in (2, 3, 4)),
+)
+TOO_FEW = (
+    lambda job: min(job.sms, job.shape.heads),
+    lambda job: min(job.sms, job.shape.H_q),
+    lambda job: min(job.sms, job.t),
+    lambda job: min(job.sms // 2, job.tiles),
+    lambda job: job.sms // 2,
+    lambda job: min(job.sms - 1, job.tiles),
+    lambda job: job.sms - 1,
+    lambda job: 1,
+)
 
 
 def either_way(order: Callable[[Job], list[Place]]) -> tuple[Plan, ...]:
@@ -121,7 +137,6 @@ HEADS_ONLY = (
     heads(lambda job, whole: list(whole)),
     heads(lambda job, whole: [_joined(whole[p :: job.sms]) for p in range(min(job.sms, len(whole)))]),
     heads(_batches),
-    heads(lambda job, whole: [_joined(whole)]),
 )
 
 
@@ -229,7 +244,13 @@ FAULTS = (
         "not-persistent",
         "more programs are launched than there are multiprocessors, one a tile",
         "A persistent kernel launches at most `sms` programs, and each loops over its tiles.",
-        (*(alone(order) for order in ASCENDING), *(more_than_sms(order, n) for order in ASCENDING for n in (2, 3, 4))),
+        (alone(head_by_head), *(to_programs(head_by_head, n) for n in TOO_MANY)),
+    ),
+    Fault(
+        "too-few-programs",
+        "fewer programs are launched than there is work and room for",
+        "As many as there are multiprocessors, unless there are fewer tiles.",
+        tuple(to_programs(head_by_head, n) for n in TOO_FEW),
     ),
     Fault(
         "uneven-share",
