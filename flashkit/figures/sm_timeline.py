@@ -50,8 +50,8 @@ def sm_timeline(
 def _scene(run: Timeline, height: float) -> Scene:
     return Scene(
         f"Tiles on {run.places} multiprocessors",
-        f"Time runs to the right, {run.places} multiprocessors are stacked; blocks are query tiles as they are worked "
-        "on, and the empty space is idle time.",
+        f"Time runs to the right, {run.places} multiprocessors are stacked: blocks are query tiles while they are "
+        "worked on, empty space is idle time.",
         WIDTH,
         height,
     )
@@ -67,9 +67,13 @@ def _said(name: str, run: Timeline, time: float) -> str:
     if time == 0:
         return f"{name}: {len(run.spans)} programs; {run.running(0)} of {run.places} multiprocessors start with one."
     return (
-        f"{name}, after {time:.3g} units: {run.running(time)} of {run.places} multiprocessors work; {done} of "
+        f"{name}, after {_number(time)} units: {run.running(time)} of {run.places} multiprocessors work; {done} of "
         f"{len(run.spans)} programs have ended."
     )
+
+
+def _number(time: float) -> str:
+    return f"{time:,.0f}" if time >= 100 else f"{time:.3g}"
 
 
 def _times(run: Timeline) -> list[float]:
@@ -94,7 +98,7 @@ def _lanes(name: str, run: Timeline, last: float) -> Scene:
     bottom = TOP + run.places * LANE
     scene = _scene(run, bottom + 70)
     for time in _times(run):
-        frame = scene.frame(_said(name, run, time), f"{time:.3g}" if time else "start")
+        frame = scene.frame(_said(name, run, time), _number(time) if time else "start")
         for place in range(run.places):
             frame.text(f"SM {place}", LEFT - 12, TOP + place * LANE + LANE / 2, f"SM {place}", align="end")
             frame.line(f"lane {place}", LEFT, TOP + (place + 1) * LANE, RIGHT, TOP + (place + 1) * LANE, stroke=0.5)
@@ -129,7 +133,7 @@ def _profile(name: str, run: Timeline, last: float) -> Scene:
     bottom, width = TOP + HIGH, last / BINS
     scene = _scene(run, bottom + 70)
     for time in _times(run):
-        frame = scene.frame(_said(name, run, time), f"{time:.3g}" if time else "start")
+        frame = scene.frame(_said(name, run, time), _number(time) if time else "start")
         frame.line("all", LEFT, TOP, RIGHT, TOP, dashed=True)
         frame.text("all label", LEFT - 12, TOP, f"{run.places}", align="end")
         frame.text("none label", LEFT - 12, bottom, "0", align="end")
