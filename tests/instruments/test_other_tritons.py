@@ -2,7 +2,7 @@
 
 A venv here holds Triton alone, and numpy where that Triton needs an older one; everything else, torch above all, it
 takes from the environment that runs the tests. Nothing else may differ: the pinned torch imports Triton by name, when a
-kernel is first made, and asks for no version. Four whole venvs would be 8 GB on disk, these are 2.
+kernel is first made, and asks for no version. Four whole venvs would be 8 GB on disk, these are under 3.
 """
 
 import os
