@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from flashkit.exercises import flash_forward, rows, timed
-from flashkit.exercises.contract import NUMBER, Case, Exercise, Fault, Timed
+from flashkit.exercises.contract import Case, Exercise, Fault, Timed
+from flashkit.exercises.formula import formula
 from flashkit.exercises.forward_faults import FAULT, Variant
 from flashkit.exercises.rows import row_case
 from flashkit.runtime.call import Argument, Call, Returned
@@ -34,26 +35,12 @@ def _flash(case: Case) -> int:
 
 def _draw_sizes(cases: tuple[Case, ...], seed: int) -> tuple[Case, ...]:
     rng = np.random.default_rng(seed)
-    return tuple(
-        replace(c, sizes={**c.sizes, "N": c.sizes["N"] + int(rng.integers(1, 64))}, dtype="number") for c in cases
-    )
+    return tuple(replace(c, sizes={**c.sizes, "N": c.sizes["N"] + int(rng.integers(1, 64))}) for c in cases)
 
 
 def _formula(id, answer, cases, faults, **rest) -> Exercise:
-    """An exercise whose answer is one exact number; a fault's variants map the case's sizes to a wrong number."""
-    return Exercise(
-        id=id,
-        call=lambda case: Call({}, dict(case.sizes), (Returned("bytes", (), "number"),)),
-        oracle=lambda case: {"bytes": np.array(float(answer(case)))},
-        honest=lambda case: [],
-        wrong=lambda case, variant: {"bytes": np.array(float(variant(**case.sizes)))},
-        cases=tuple(replace(case, dtype="number") for case in cases),
-        draw=lambda seed: _draw_sizes(cases, seed),
-        faults=faults,
-        budget=lambda case: {},
-        shares=NUMBER,
-        **rest,
-    )
+    """Bytes as a formula of the sizes; secret cases have other lengths."""
+    return formula(id, answer, cases, faults, lambda seed: _draw_sizes(cases, seed), **rest)
 
 
 NAIVE_BYTES = _formula(
