@@ -18,6 +18,10 @@ from flashkit.instruments import resources
 from flashkit.instruments.resources import AT_ONCE, SECONDS, Resources
 from flashkit.runtime.source import CONSTEXPRS
 
+NONSENSE = (
+    *(TypeError, KeyError, ValueError, SyntaxError, AttributeError, IndexError, StopIteration),
+    *(RecursionError, MemoryError),
+)  # what reading a forged claim may raise
 KEPT = f"{CONSTEXPRS} = "  # how the line starts that holds a kernel's constants
 
 
@@ -32,7 +36,7 @@ class Claimed:
         """The constants that are plain whole numbers; none where the claim makes no sense."""
         try:
             pairs = _pairs(_constants_line(self.claim))
-        except (TypeError, KeyError, ValueError, SyntaxError, AttributeError, IndexError, RecursionError):
+        except NONSENSE:
             return {}
         return {name: node.value for name, node in pairs.items() if type(getattr(node, "value", None)) is int}
 
@@ -43,7 +47,13 @@ class Claimed:
         return {n: v for n, v in options.items() if type(v) is int} if isinstance(options, Mapping) else {}
 
     def relaunched(self, candidate: Candidate) -> Claimed:
-        """The same claim with a candidate's constants and launch options. Only for one whose constants were read."""
+        """The same claim with a candidate's constants and launch options; one for no compiler where it breaks."""
+        try:
+            return self._with(candidate)
+        except NONSENSE:
+            return Claimed({})
+
+    def _with(self, candidate: Candidate) -> Claimed:
         line, names = _constants_line(self.claim), tile_names(self.constants)
         table = ast.parse(line)
         for name, node in _pairs(line, table).items():

@@ -45,12 +45,20 @@ def test_another_choice_changes_the_constants_and_the_options_alone(claim):
         {"source": {"text": "_constexprs = [1, 2]"}, "request": {"options": []}},
         {"source": {"text": "_constexprs = {(): 1}"}, "request": {"options": {"num_warps": "many"}}},
         {"source": {"text": "_constexprs = " + "(" * 300}},
+        {"source": {"text": "nothing of the kind"}},
+        {"source": {"text": "_constexprs = " + "-" * 100_000 + "1"}},
         {"source": {"text": "_constexprs = {'block_q': True, 'block_k': 64.0}"}},
     ],
 )
 def test_a_claim_that_makes_no_sense_has_no_choice(claimed):
     (choice,) = judge(TUNING, {90: [Claimed(claimed)]}, compiler({}, Limits()))
     assert choice.holds is None and choice.candidate is None
+
+
+def test_a_claim_that_breaks_while_it_is_changed_is_not_compiled():
+    text = "_constexprs = {'block_q': 64, 'block_k': 64, 'deep': " + "-" * 900 + "1}"
+    kernel = Claimed({"source": {"text": text}, "request": {"options": []}})
+    assert candidate_of(kernel) == (64, 64, 4, 3) and kernel.relaunched((128, 64, 8, 2)) == Claimed({})
 
 
 def test_foreign_source_is_not_compiled(claim):
