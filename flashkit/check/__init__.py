@@ -136,6 +136,8 @@ def conclude(
 def check_time(id: str, function: Callable) -> TimeReport:
     """The grade cell ``<id>.gpu``: judged on a GPU where Triton compiles; elsewhere pending, and why."""
     exercise = find(id)
+    if exercise.gluon and not gluon.runs_on(here()):
+        return TimeReport(exercise, why=gluon.ELSEWHERE)
     if exercise.cuda is None:
         judged = exercise.gpu is not None and exercise.gpu_points and here().gpu and not interpreting()
         return time_on_gpu(exercise, function, here()) if judged else TimeReport(exercise)

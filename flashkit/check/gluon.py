@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from flashkit.check.compare import judge
+from flashkit.check.cost import Target
 from flashkit.check.diagnose import Observation
 from flashkit.exercises.contract import Exercise
 from flashkit.instruments import compile_gate
@@ -13,6 +14,7 @@ from flashkit.runtime.call import Call
 from flashkit.runtime.runner import run
 
 HOPPER = 90
+ELSEWHERE = "needs a Hopper GPU (sm_90)"
 
 
 def observe(exercise: Exercise, function: Callable, show: bool):
@@ -23,6 +25,11 @@ def observe(exercise: Exercise, function: Callable, show: bool):
         return [Observation(case, judge(exercise, case), outcome)], []
     distinct = compile_gate.distinct(outcome.launches)
     return [], [compile_gate.start(launch, HOPPER, listing=True) for launch in distinct]
+
+
+def runs_on(target: Target) -> bool:
+    """Is there a GPU with the instructions of a Gluon kernel for Hopper? Elsewhere it is neither right nor wrong."""
+    return bool(target.gpu) and target.arch == HOPPER
 
 
 def dry_call(exercise: Exercise) -> Call:

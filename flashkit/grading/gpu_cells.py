@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from flashkit.check import cuda
+from flashkit.check import cuda, gluon
 from flashkit.check.cost import Target, here
 from flashkit.check.timing import TimeReport
 from flashkit.exercises import EXERCISES
@@ -46,6 +46,8 @@ def fill(submission: Submission, settings: Settings, folder: Path, path: Path) -
         if not _may_be_right(exercise, before):
             verdict = before["verdict"] if before else "missing"
             report = TimeReport(exercise, told=f"{exercise.id} is {verdict}, and only what is right is timed")
+        elif exercise.gluon and not gluon.runs_on(target):
+            report = TimeReport(exercise, why=gluon.ELSEWHERE)
         elif exercise.cuda is None and exercise.gpu is None:
             report = TimeReport(exercise)
         else:

@@ -4,7 +4,8 @@ import pytest
 
 import flashkit  # noqa: F401  comes before triton
 from flashkit import exercises
-from flashkit.check import check, made_of
+from flashkit.check import check, check_time, made_of
+from flashkit.check.cost import Target
 from flashkit.exercises.contract import MadeOf
 from flashkit.grading import cells
 from flashkit.instruments import dry_run
@@ -100,6 +101,17 @@ def test_any_length_compiles(lengths):
     (launch,) = dry_run.launches(load("07.gluon", "solution"), q, k, k, True, lengths[1] - lengths[0], 0.1)
     (row,) = resources(launch, archs=(90,))
     assert row.ok and row.spills == 0, str(row)
+
+
+@pytest.mark.parametrize(
+    ("target", "runs"), [(Target(), False), (Target(80, "A100"), False), (Target(90, "H200"), True)]
+)
+def test_gluon_is_pending_on_any_gpu_but_a_hopper(target, runs, monkeypatch):
+    monkeypatch.setattr("flashkit.check.here", lambda: target)
+    monkeypatch.setattr("flashkit.check.time_on_gpu", lambda exercise, function, target: "timed")
+    monkeypatch.setattr("flashkit.check.interpreting", lambda: False)
+    told = check_time("07.gluon", print)
+    assert told == "timed" if runs else "needs a Hopper GPU" in str(told) and told.pending
 
 
 def test_a_gluon_exercises_points_are_a_fifth_without_a_gpu():
