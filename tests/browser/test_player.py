@@ -286,9 +286,13 @@ def test_a_choice_is_made_by_keyboard(player):
 
 
 def test_a_notebook_saved_from_the_player_still_plays_when_its_kernel_is_gone(lab, browser, notebook):
+    figure = CELLS.index("tile_walk()")
     for _ in range(2):
-        notebook.go_to(notebook.order[CELLS.index("tile_walk()")])
+        before = notebook.code()[figure].execution_count
+        notebook.go_to(notebook.order[figure])
         notebook.page.keyboard.press("Control+Enter")
+        while notebook.code()[figure].execution_count in (None, before):
+            notebook.page.wait_for_timeout(200)
         notebook._wait_idle()
     notebook.page.locator(".stage").focus()
     notebook.page.keyboard.press("Control+s")
