@@ -239,7 +239,8 @@ def _no_list(value, want: Returned) -> Problem | None:
     for number, row in enumerate(value):
         entries = list(row) if isinstance(row, (list, tuple)) else [row]
         if len(entries) != width or any(type(x) not in (int, float) for x in entries):
-            return Problem("wrong", f"Entry {number} of {want.name} must be {width} plain numbers, but it is {row!r:.40}.")
+            came = f"{row!r:.40}"
+            return Problem("wrong", f"Entry {number} of {want.name} must be {width} plain numbers, but it is {came}.")
     return None
 
 
