@@ -130,7 +130,7 @@ def only_triton() -> None:
             raise TypeError(f"{ast.unparse(named)} cannot be called in a kernel")
 
     def checked_call(self, node, fn, args, kws):
-        check(self, fn, node.func)
+        check(self, fn, getattr(node, "func", node))  # x[:, None] is a call of Triton's own
         return call(self, node, fn, args, kws)
 
     def checked_with(self, node):
