@@ -55,7 +55,7 @@ PAPER = (
     order("tile-never", "[(i, head) for i in reversed(range(query_tiles - 1)) for head in range(heads)]", "the longest is lost"),
     order("tile-twice", "[(max(i, 0), head) for i in range(query_tiles - 1, -2, -1) for head in range(heads)]"),
     order("tile-twice", "[(min(i, query_tiles - 1), head) for i in range(query_tiles, -1, -1) for head in range(heads)]"),
-)
+)  # fmt: skip
 
 # ---- 06.persistent
 
