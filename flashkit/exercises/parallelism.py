@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
@@ -225,7 +226,9 @@ def observed(case: Case, outputs: Outputs) -> dict[str, np.ndarray]:
         makespan += schedule.run_lists(lists, case.sizes["sms"]).makespan
         longest = max(longest, *map(len, lists))
     most = column["launched"][column["bytes"] > 0].max(initial=0)
-    seen = _schedule(_stored_again(column), max(most, case.sizes["sms"]), walked.sum(), makespan, longest > 1)
+    seen = _schedule(
+        _stored_again(column, case.sizes["N_q"]), max(most, case.sizes["sms"]), walked.sum(), makespan, longest > 1
+    )
     return {name: x for name, x in outputs.items() if name != "schedule"} | seen
 
 
@@ -245,7 +248,7 @@ def _lists(program: np.ndarray, walked: np.ndarray, asked: np.ndarray) -> list[l
     whoever is free then, so each begins a list of its own.
     """
     lists: dict[tuple[int, int], list[Task]] = {}
-    begun = np.zeros(int(program.max(initial=0)) + 1, int)
+    begun: Counter[int] = Counter()
     for p, cost, new in zip(program.astype(int), walked, asked, strict=True):
         begun[p] += bool(new)
         lists.setdefault((p, begun[p]), []).append(Task(0, 0, cost))
@@ -253,11 +256,11 @@ def _lists(program: np.ndarray, walked: np.ndarray, asked: np.ndarray) -> list[l
     return [tasks for _, tasks in by_number]
 
 
-def _stored_again(column: dict[str, np.ndarray]) -> int:
-    """Rows of o that were stored more than once, counted each time but the first."""
+def _stored_again(column: dict[str, np.ndarray], most: int) -> int:
+    """Rows of o that were stored more than once, counted each time but the first; ``most`` rows a head."""
     seen, again = set(), 0
     for b, h, row, rows in zip(*(column[name].astype(int) for name in ("batch", "head", "row", "rows")), strict=True):
-        own = {(b, h, n) for n in range(row, row + min(rows, 2**12))}
+        own = {(b, h, n) for n in range(row, row + min(rows, most))}
         again += len(own & seen)
         seen |= own
     return again

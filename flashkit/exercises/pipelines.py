@@ -14,6 +14,7 @@ from flashkit.exercises import pipeline_repairs as repairs
 from flashkit.exercises.contract import NUMBER, Case, Exercise, Fault
 from flashkit.instruments.record import Finding
 from flashkit.runtime.call import Call, Outcome, Problem, Returned
+from flashkit.runtime.wire import writable
 from reference import pipeline_programs
 from reference.barrier_program import Instruction, Program, ProgramError, read
 from reference.pipeline import Run, Times, simulate
@@ -60,7 +61,7 @@ def run_text(case: Case, outcome: Outcome) -> Outcome:
         program = _program(told)
     except ProgramError as error:
         return replace(outcome, problem=_problem("no program", str(error), error.line, lines))
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         return replace(outcome, problem=Problem("wrong", "What came back is no program."))
     run = simulate(program, times=_task(case).times)
     kind, sentence, line = _verdict(case, program, run)
@@ -79,9 +80,9 @@ def _program(told: Mapping) -> Program:
 
 
 def _problem(kind: str, sentence: str, line: int, lines: Mapping[str, str]) -> Problem:
-    text = str(lines.get(str(line), ""))[:200]
-    finding = Finding(kind, "", (), detail=sentence[:SAID], lineno=line, line=text)
-    return Problem("wrong", sentence[:SAID], lineno=line, line=text, finding=finding)
+    text, sentence = writable(str(lines.get(str(line), ""))[:200]), writable(sentence[:SAID])
+    finding = Finding(kind, "", (), detail=sentence, lineno=line, line=text)
+    return Problem("wrong", sentence, lineno=line, line=text, finding=finding)
 
 
 def _verdict(case: Case, program: Program, run: Run) -> tuple[str, str, int]:
@@ -153,7 +154,7 @@ def named(faults: Sequence[Fault], seen: Sequence[tuple[Case, Outcome]]) -> tupl
     """The mistakes whose repair makes the program right on every case; some have a kind of their own."""
     try:
         programs = [(case, _program(json.loads(outcome.texts["program"]))) for case, outcome in seen]
-    except (ProgramError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except (ProgramError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         return ()
     failing = [(case, p, o.problem) for (case, p), (_, o) in zip(programs, seen, strict=True) if not _right(case, p)]
     kinds = {problem.finding.kind if problem else "slow" for _, _, problem in failing}

@@ -17,6 +17,7 @@ from flashkit.grading.sandbox import Limits, compiler_command
 from flashkit.instruments import cuda_gate
 from flashkit.instruments.compile_gate import ARCH, CPU_SECONDS, CompileResult, Pending
 from flashkit.runtime.source import Line, Source
+from flashkit.runtime.wire import writable
 
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "enable_fp_fusion", "debug", "sanitize_overflow")
 NONSENSE = (KeyError, TypeError, ValueError, AttributeError, OverflowError, SyntaxError, RecursionError, MemoryError)
@@ -61,11 +62,11 @@ def start_kernel(
 
     ``laid_out`` as in :func:`flashkit.instruments.compile_gate.start`.
     """
-    name = str(claim.get("name", "kernel"))[:80]
+    name = writable(str(claim.get("name", "kernel"))[:80])
     try:
         if "source" not in claim:
             kind = "refused" if claim["kind"] == "refused" else "unavailable"
-            told = {"error": str(claim["error"])[:80], "message": str(claim["message"])[:400]}
+            told = {"error": str(claim["error"])[:80], "message": writable(str(claim["message"])[:400])}
             return Pending.answered(CompileResult(name, kind, **told))
         source = _source(claim["source"])
         problem = not_plain(source.text) or _foreign(source, cells)

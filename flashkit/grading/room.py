@@ -120,7 +120,7 @@ class Child:
                 current = numbers[int(said.get("cell", said.get("failed")))]
                 if "failed" in said:
                     self.room.problems[current] = wire.read_problem(said["problem"])
-        except (wire.WireError, OSError, ValueError, TypeError, KeyError, IndexError) as error:
+        except (wire.WireError, OSError, ValueError, TypeError, KeyError, IndexError, OverflowError) as error:
             self.lost_cell = current
             self.problem = self._lost(error, seconds)
             return

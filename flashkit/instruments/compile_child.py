@@ -142,10 +142,12 @@ def only_triton() -> None:
 
 
 def is_for_kernels(function, builtins) -> bool:
-    """Jit functions, what Triton and Gluon offer them, math's, and Python's few that Triton takes."""
+    """Jit functions, what Triton and Gluon offer them, math's, Python's few that Triton takes, operators of numbers."""
     from triton.runtime.jit import JITFunction
 
     if isinstance(getattr(function, "__func__", function), JITFunction) or any(function is one for one in builtins):
+        return True
+    if type(getattr(function, "__self__", None)) in (bool, int, float, str, tuple, list):
         return True
     module = str(getattr(function, "__module__", None))
     return module in ("math", "triton") or f"{module}.".startswith(OFFERING)

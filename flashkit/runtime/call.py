@@ -13,7 +13,7 @@ import numpy as np
 
 TEXT_LIMIT = 2**17  # characters of a returned text: a hundred times the course's own
 TEXTS = ("text", "program")  # dtypes that cross as texts
-LIST_LIMIT = 2**14  # entries of a returned list
+LIST_LIMIT = 2**12  # entries of a returned list, and visits of a schedule
 
 
 @dataclass(frozen=True)

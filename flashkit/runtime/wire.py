@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from flashkit.instruments.record import Finding, Traffic
+from flashkit.runtime.call import LIST_LIMIT as ENTRIES
 from flashkit.runtime.call import TEXT_LIMIT, TEXTS, Argument, Call, Outcome, Problem, Returned
 
 LENGTHS = struct.Struct(">IQ")
@@ -185,15 +186,16 @@ def _read_outputs(arrays: Mapping[str, np.ndarray], returns: tuple[Returned, ...
 
 
 def _fits(shape: tuple[int, ...], asked: tuple[int, ...]) -> bool:
-    """Is it the shape that was asked for, where -1 is any length?"""
-    return len(shape) == len(asked) and all(want in (-1, came) for came, want in zip(shape, asked, strict=True))
+    """Is it the shape that was asked for, where -1 is any length up to the limit?"""
+    pairs = zip(shape, asked, strict=True) if len(shape) == len(asked) else [(0, 1)]
+    return all(came <= ENTRIES if want == -1 else came == want for came, want in pairs)
 
 
 def _read_texts(texts: Mapping[str, str], returns: tuple[Returned, ...]) -> dict[str, str]:
     found = {r.name: texts[r.name] for r in returns if r.dtype in TEXTS and r.name in texts}
     if any(type(text) is not str or len(text) > TEXT_LIMIT for text in found.values()):
         raise ValueError("no text, or one beyond the limit")
-    return {name: text.encode("utf-8", "replace").decode() for name, text in found.items()}
+    return {name: writable(text) for name, text in found.items()}
 
 
 def read_problem(header: Mapping[str, Any] | None) -> Problem | None:
@@ -236,4 +238,9 @@ def _coordinates(values) -> tuple[int, ...] | None:
 def _text(value) -> str:
     if not isinstance(value, str):
         raise TypeError("no text")
-    return value[:SAID_LIMIT]
+    return writable(value[:SAID_LIMIT])
+
+
+def writable(text: str) -> str:
+    """The text with "?" for what no file can hold, such as half of a character."""
+    return text.encode("utf-8", "replace").decode()

@@ -97,7 +97,7 @@ def test_an_order_may_be_better_than_asked_and_is_told_when_it_is_worse():
         ([(1, 2, 3)], "Entry 0 of order must be 2 plain numbers"),
         ([(0, 0), ("0", 0)], "Entry 1 of order must be 2 plain numbers"),
         ([0, 1], "Entry 0 of order must be 2 plain numbers"),
-        ([(0, 0)] * 20000, "at most 16,384"),
+        ([(0, 0)] * 20000, "at most 4,096"),
         ([], "missing is"),
     ],
 )

@@ -76,11 +76,13 @@ CASE = EXERCISE.cases[1]
         json.dumps({"roles": {str(n): [] for n in range(10_000)}, "barriers": {}, "lines": {}}),
         json.dumps({"roles": {"producer": [], "consumer": []}, "barriers": {"b": -1}, "lines": {}}),
         json.dumps({"roles": {"producer": [[1, "w" * 100_000]], "consumer": []}, "barriers": {}, "lines": {}}),
+        '{"roles": {"producer": [[1e999, "wait", "b", 1]], "consumer": []}, "barriers": {"b": 1}, "lines": {}}',
+        json.dumps({"roles": {"\ud800": []}, "barriers": {}, "lines": {}}),
     ],
 )  # fmt: skip
 def test_any_text_is_a_wrong_answer_with_a_short_line(text):
     outcome = run_text(CASE, Outcome(texts={"program": text}))
-    assert outcome.problem.verdict == "wrong" and len(outcome.problem.sentence) <= 600 and not outcome.outputs
+    assert outcome.problem.verdict == "wrong" and len(outcome.problem.sentence.encode()) <= 600 and not outcome.outputs
     assert EXERCISE.named([(CASE, outcome)]) in ((), ("last-block",))
 
 

@@ -13,7 +13,7 @@ import pytest
 from flashkit import exercises
 from flashkit.instruments.record import Finding, Traffic
 from flashkit.runtime import wire
-from flashkit.runtime.call import TEXT_LIMIT, Outcome, Problem, Returned
+from flashkit.runtime.call import LIST_LIMIT, TEXT_LIMIT, Outcome, Problem, Returned
 
 RETURNS = (Returned("o", (2, 3), "fp32"),)
 FINDING = Finding(
@@ -72,6 +72,20 @@ def test_a_text_crosses_in_full_or_not_at_all():
     for texts in ({}, {"source": 3}, {"source": None}, {"source": "x" * (TEXT_LIMIT + 1)}, {"other": "x"}, "source"):
         with pytest.raises(wire.WireError):
             wire.read_outcome({**header, "texts": texts}, arrays, TEXT)
+
+
+@pytest.mark.parametrize("dtype, width", [("list", 2), ("schedule", 9)])
+def test_more_rows_than_any_answer_has_are_refused(dtype, width):
+    returns = (Returned("rows", (-1, width), dtype),)
+    header, _ = wire.outcome_header(Outcome())
+    assert len(wire.read_outcome(header, {"rows": np.zeros((LIST_LIMIT, width))}, returns).outputs["rows"])
+    with pytest.raises(wire.WireError):
+        wire.read_outcome(header, {"rows": np.zeros((LIST_LIMIT + 1, width))}, returns)
+
+
+def test_what_is_said_can_be_written_to_a_file():
+    problem = wire.read_problem({**wire.problem_header(Problem("wrong", "half \ud800 of one")), "line": "\udfff"})
+    assert (problem.sentence, problem.line) == ("half ? of one", "?")
 
 
 GOOD, _ = wire.outcome_header(Outcome(traffic={"q": Traffic()}))
