@@ -25,6 +25,8 @@ class Shown:
             self.box = Box(question)
 
     def _repr_mimebundle_(self, include=None, exclude=None):
+        if self.box is not None and not cell_widgets.is_open(self.box):
+            self.box = type(self.box)(self.question)  # its cell was run anew, and another one shows it
         bundle = {} if self.box is None else cell_widgets.show(self.box)
         return bundle | {"text/plain": str(self)}
 

@@ -68,13 +68,13 @@ def test_another_cells_widget_stays(shell, live):
 
 def test_a_closed_figure_shows_itself_anew(shell, live):
     shell.run("a")
-    figure = row_state()
-    first, _ = figure._repr_mimebundle_()
+    figure, question = row_state(), predict("03.tail")
+    first = [figure._repr_mimebundle_()[0], question._repr_mimebundle_()]
     shell.run("a")
     row_state()._repr_mimebundle_()
     shell.run("b")
-    second, _ = figure._repr_mimebundle_()
-    assert first != second and live() == 2
+    second = [figure._repr_mimebundle_()[0], question._repr_mimebundle_()]
+    assert all(a != b for a, b in zip(first, second, strict=True)) and live() == 3
 
 
 def test_outside_a_notebook_nothing_is_closed(monkeypatch, live):
