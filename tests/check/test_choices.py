@@ -27,6 +27,7 @@ class Kernel:
     kind: str = "ok"
     spills: int = 0
     work: float = 1.0  # of the matrix work that its tile needs
+    exps: float = 1.0  # of the exponentials
     cycles: int = 500
 
     def relaunched(self, candidate):
@@ -43,7 +44,8 @@ def compiler(asked):
     for k, arch in asked:
         block_q, block_k, warps, _ = candidate_of(k)
         matrix = k.work * 4 * block_q * block_k * 128 / warps
-        loop = Mix(issued=900, cycles=k.cycles, special=block_q * block_k // (32 * warps), matrix=matrix, barriers=2)
+        special = int(k.exps * block_q * block_k) // (32 * warps)
+        loop = Mix(issued=900, cycles=k.cycles, special=special, matrix=matrix, barriers=2)
         listing = Listing(Mix(issued=1500, cycles=k.cycles + 500), [loop])
         yield Resources("k", arch, k.kind, 200, k.spills, 90 * 1024, 0, 32 * warps, listing, "said why\n")
 
@@ -115,6 +117,8 @@ def test_without_a_compiler_nothing_is_judged(kind):
         ([Kernel({"block_q": 64, "BLOCK_M": 64, "block_k": 64})], "no tl.constexpr"),
         ([Kernel({"block_q": None, "block_k": 64})], "no tl.constexpr"),
         ([kernel(GOOD, work=0.25)], "less matrix work"),
+        ([kernel(GOOD, work=0)], "too few instructions for the products"),
+        ([kernel(GOOD, exps=0)], "fewer exponentials"),
     ],
 )
 def test_what_cannot_be_read_is_not_judged(kernels, said):
@@ -207,7 +211,7 @@ def _blank(q, k, v, block_q, block_k, warps, stages):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("arch", (80, 90, 100, 120))  # 86 and 89 compile alike, and nearly as 120
 def test_the_least_times_are_those_of_the_grid(arch):
     table = sweep(load("05.forward", "solution"), arch)
     assert table[0].seconds == pytest.approx(TUNING.least[arch], rel=0.05), str(table)
@@ -216,13 +220,11 @@ def test_the_least_times_are_those_of_the_grid(arch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("variant", ("05_forward__base_2", "05_forward__lab_03_pasted"))
-def test_another_right_kernel_has_choices_that_hold(variant):
-    """Each kernel's own best choices hold, whatever the course's kernel reaches."""
-    forward = load("05.forward", variant)
-    best = {arch: sweep(forward, arch)[0].candidate for arch in (80, 90)}
-    launched = {arch: [grid._launched(TUNING, forward, candidate)] for arch, candidate in best.items()}
-    assert all(choice.holds for choice in judge(TUNING, launched)), best
+def test_another_right_kernels_own_best_choice_holds():
+    """Whatever the course's kernel reaches."""
+    forward = load("05.forward", "05_forward__base_2")
+    best = sweep(forward, 90)[0].candidate
+    assert judge(TUNING, {90: [grid._launched(TUNING, forward, best)]})[0].holds, best
 
 
 def test_a_sweeps_launch_holds_the_candidate():
