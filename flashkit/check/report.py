@@ -17,9 +17,12 @@ from flashkit.runtime.call import Problem
 SYMBOLS = {
     "right": "✓", "wrong": "✗", "crashed": "✗", "refused": "⊘", "will not compile": "△", "not judged": "?",
 }  # fmt: skip
-# Blue for right and vermillion for wrong: told apart by every common kind of colour blindness, and by a symbol.
-COLOURS = {"right": "#0072B2", "will not compile": "#8A5A00", "not judged": "#555555"}
+# The report's edge: blue for right and vermillion for wrong are told apart by every common kind of colour blindness,
+# on light pages and dark ones; the headline's symbol says the same.
+COLOURS = {"right": "#0072B2", "will not compile": "#8A5A00", "not judged": "#767676"}
 WRONG_COLOUR = "#B34700"
+PAGE = "background:var(--jp-layout-color0,#fff);color:var(--jp-content-font-color1,#1a1a1a)"  # JupyterLab's theme
+INSET = "background:var(--jp-layout-color2,#eee);color:inherit"
 
 
 @dataclass
@@ -168,9 +171,9 @@ class Report:
         colour = COLOURS.get(self.verdict, WRONG_COLOUR)
         parts = [
             f'<div class="flashkit-report" role="group" aria-label="Result of {self.exercise.id}" '
-            f'style="border-left:6px solid {colour};background:#ffffff;color:#1a1a1a;padding:.6em 1em;margin:.3em 0;'
+            f'style="border-left:6px solid {colour};{PAGE};padding:.6em 1em;margin:.3em 0;'
             'font-family:sans-serif;line-height:1.45;max-width:60em">',
-            f'<div style="font-weight:bold;color:{colour};font-size:1.1em">{html.escape(self.headline())}</div>',
+            f'<div style="font-weight:bold;font-size:1.1em">{html.escape(self.headline())}</div>',
         ]
         first, *rest = self.explanation() or [""]
         parts.append(f'<p style="margin:.5em 0;font-size:1.05em"><b>{html.escape(first)}</b></p>')
@@ -178,7 +181,7 @@ class Report:
         at = self.student_line()
         if at is not None:
             parts.append(
-                '<pre style="background:#f2f2f2;color:#1a1a1a;padding:.4em .6em;margin:.4em 0;overflow-x:auto">'
+                f'<pre style="{INSET};padding:.4em .6em;margin:.4em 0;overflow-x:auto">'
                 f"line {at.lineno}{html.escape(' of ' + at.where if at.where else '')}:  "
                 f"{html.escape(at.line.strip())}</pre>"
             )
@@ -212,7 +215,7 @@ class Report:
         summary = f"Map of {name}: ■ differs, · right ({int(bad.sum())} of {bad.size} elements of this head)"
         return (
             f"<details><summary>{html.escape(summary)}</summary>"
-            f'<pre aria-label="{html.escape(summary)}" style="line-height:1;color:#1a1a1a;background:#fff">{rows}</pre>'
+            f'<pre aria-label="{html.escape(summary)}" style="line-height:1;{PAGE}">{rows}</pre>'
             "</details>"
         )
 

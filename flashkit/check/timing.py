@@ -10,6 +10,7 @@ import html
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from flashkit.check.report import COLOURS, PAGE
 from flashkit.environment import capabilities
 from flashkit.exercises.contract import SLOW, Case, Exercise
 from flashkit.instruments.timing import Call, Device, Timing, compare
@@ -48,8 +49,8 @@ class TimeReport:
     def _repr_html_(self) -> str:
         return (
             f'<div class="flashkit-report" role="group" aria-label="Result of {self.exercise.id}.gpu" '
-            'style="border-left:6px solid #555555;background:#ffffff;color:#1a1a1a;padding:.6em 1em;'
-            'margin:.3em 0;font-family:sans-serif">'
+            f'style="border-left:6px solid {COLOURS["not judged"]};{PAGE};padding:.6em 1em;margin:.3em 0;'
+            'font-family:sans-serif">'
             f"{html.escape(str(self))}</div>"
         )
 
