@@ -21,6 +21,7 @@ from reference.machines import OF_ARCH
 Candidate = tuple[int, int, int, int]  # block_q, block_k, warps, stages
 TILES = (("block_q", "block_m"), ("block_k", "block_n"))  # names, in any case, of the constants that say a tile
 WARPS, STAGES = 4, 3  # what Triton takes where a launch does not say
+PLAIN_FLOP = 128  # at most, of an instruction that is no matrix product: two multiply-adds in each of 32 lanes
 NOT_TRIED = ("timeout", "unavailable")
 QUIET = lambda done, total: None  # noqa: E731
 
@@ -207,8 +208,12 @@ def unclear(tuning: Tuning, row: Resources, candidate: Candidate) -> str:
     loop = row.listing.main if row.listing else None
     if loop is None:
         return "no loop over key tiles is left in the compiled code"
+    if not loop.matrix and PLAIN_FLOP * loop.issued * row.threads / 32 < _trip_flop(tuning, candidate):
+        return "its loop has too few instructions for the products of a tile of block_q x block_k"
     if 0 < loop.matrix * row.threads / 32 < 0.99 * _trip_flop(tuning, candidate):
         return "its loop does less matrix work than a tile of block_q x block_k needs"
+    if 2 * loop.special * row.threads < 0.99 * candidate[0] * candidate[1]:  # one takes two half-precision numbers
+        return "its loop takes fewer exponentials than a tile of block_q x block_k needs"
     return ""
 
 

@@ -22,6 +22,7 @@ NONSENSE = (
     *(TypeError, KeyError, ValueError, SyntaxError, AttributeError, IndexError, StopIteration),
     *(RecursionError, MemoryError),
 )  # what reading a forged claim may raise
+LONGEST = 4000  # characters at the end of a claimed text in which its constants stand
 KEPT = f"{CONSTEXPRS} = "  # how the line starts that holds a kernel's constants
 
 
@@ -66,7 +67,9 @@ class Claimed:
 
 
 def _constants_line(claim: Mapping[str, Any]) -> str:
-    return next(line for line in reversed(claim["source"]["text"].splitlines()) if line.startswith(KEPT))
+    """Raises one of NONSENSE where there is none, or where it is too long to be a kernel's."""
+    lines = [line for line in claim["source"]["text"][-LONGEST:].splitlines() if line.startswith(KEPT)]
+    return lines[-1]
 
 
 def _pairs(line: str, table: ast.Module | None = None) -> dict[str, ast.expr]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
+import stat
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -27,10 +29,12 @@ from flashkit.grading.room import Room
 from flashkit.grading.sanitise import Submission, exercise_id
 from flashkit.grading.settings import Settings
 from flashkit.instruments.cuda_gate import CHILD as CUDA_CHILD
+from flashkit.runtime.wire import writable
 
 SUFFIX = "-gpu"
 SECONDS = 300.0  # for one kernel: start, compiler, all cases, the timer's rounds
 TEXT_LIMIT = 1000
+ANSWER_LIMIT = 2**16  # bytes of a child's answer that are read
 
 
 def fill(submission: Submission, settings: Settings, folder: Path, path: Path) -> dict[str, Any]:
@@ -105,11 +109,19 @@ def _kernel(exercise: Exercise, submission: Submission, settings: Settings, root
 def _read(exercise: Exercise, path: Path) -> TimeReport:
     """What a child claims, or that it gave no answer."""
     try:
-        answer = json.loads(path.read_text())
-        told, why = (str(answer.get(name) or "")[:TEXT_LIMIT] for name in ("told", "why"))
+        answer = json.loads(_plain_text(path))
+        told, why = (writable(str(answer.get(name) or "")[:TEXT_LIMIT]) for name in ("told", "why"))
         return TimeReport(exercise, results.clamped(answer.get("points", 0.0), exercise.gpu_points), told, why)
-    except (OSError, ValueError, TypeError, AttributeError):
+    except (OSError, ValueError, TypeError, AttributeError, OverflowError, RecursionError):
         return TimeReport(exercise, why="the process that ran it on the GPU gave no answer")
+
+
+def _plain_text(path: Path) -> str:
+    """The start of a file that student code may have replaced by a link, or by a pipe that nobody writes to."""
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(f"{path} is no plain file")
+        return file.read(ANSWER_LIMIT).decode(errors="replace")
 
 
 # ---- CUDA C++ -------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import os
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -91,12 +92,21 @@ def test_a_second_run_finds_nothing_that_waits(room, gpu):
         (None, "gave no answer"),
         ([1], "gave no answer"),
         ({"points": "many", "told": "right"}, "gave no answer"),
+        ({"points": 10**400, "told": "right"}, "gave no answer"),
     ],
 )
 def test_what_the_machine_could_not_judge_stays_pending(room, gpu, answer, said):
     gpu.answer = answer
     waiting = fill(room)["cells"]["03-heads-gpu"]
     assert (waiting["points"], waiting["share"], waiting["pending"]) == (None, None, 10.0) and said in waiting["text"]
+
+
+@pytest.mark.parametrize("made", [os.mkfifo, os.mkdir, lambda path: path.symlink_to(ROOT / "pyproject.toml")])
+def test_an_answer_that_is_no_plain_file_is_none(tmp_path, made):
+    made(tmp_path / "answer.json")
+    with pytest.raises(OSError):
+        gpu_cells._plain_text(tmp_path / "answer.json")
+    assert gpu_cells._read(exercises.get("03.heads"), tmp_path / "answer.json").pending
 
 
 def test_more_points_than_there_are_cannot_be_claimed(room, gpu):
