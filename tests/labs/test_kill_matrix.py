@@ -83,7 +83,7 @@ def test_secret_cases_accuse_no_correct_kernel(name, seed):
     assert (judgement.verdict, judgement.named) == ("right", ()), judgement.text
 
 
-@pytest.mark.parametrize("lab", ("00", "01", "02", "03", "04"))
+@pytest.mark.parametrize("lab", ("00", "01", "02", "03", "04", "06"))
 def test_each_fault_of_the_bank_has_two_mutants(lab):
     from flashkit.exercises import EXERCISES
 
