@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from flashkit.exercises.contract import MadeOf
 from flashkit.instruments.compile_gate import CompileResult
+from flashkit.instruments.listing import Listing
 
 MODEST = 56  # registers a thread that are enough to start copies
 MISSING = {
@@ -20,17 +21,24 @@ def judged(wanted: MadeOf | None, compiled: Sequence[CompileResult]) -> list[str
     seen = [c for c in compiled if c.ok and c.listing is not None and c.spills is not None]
     if wanted is None or not seen or len(seen) < len(compiled):
         return None
-    kinds = {kind for c in seen for kind, number in c.listing.whole.kinds.items() if number}
-    lacking = [MISSING[kind] for kind in (wanted.copies, wanted.matrix) if kind and kind not in kinds]
+    working = [c for c in seen if c.listing.whole.special] or seen  # a kernel that takes no exponentials only helps
+    asked = [kind for kind in (wanted.copies, wanted.matrix) if kind]
+    lacking = [MISSING[kind] for kind in asked if not all(_has(c.listing, kind, wanted) for c in working)]
     lacking += [f"{c.kernel} spills {c.spills} bytes a thread for sm_{c.arch}." for c in seen if c.spills]
-    return lacking + _workers(wanted, seen) + _in_flight(wanted, seen)
+    return lacking + [said for c in working for said in (*_workers(wanted, c), *_in_flight(wanted, c))]
 
 
-def _workers(wanted: MadeOf, compiled: Sequence[CompileResult]) -> list[str]:
+def _has(listing: Listing, kind: str, wanted: MadeOf) -> bool:
+    """Is the kernel made of it? Products count where the softmax is: in each loop that takes exponentials."""
+    where = [loop for loop in listing.loops if loop.special] if kind == wanted.matrix else []
+    return all(part.kinds[kind] for part in where or [listing.whole])
+
+
+def _workers(wanted: MadeOf, compiled: CompileResult) -> list[str]:
     """The workers' warps must be those wanted, and the last, which only copies, must leave its registers to others."""
     if not wanted.workers:
         return []
-    workers = compiled[-1].roles
+    workers = compiled.roles
     warps = [warps for warps, _ in workers]
     if warps != list(wanted.workers):
         came = f"workers of {_listed(warps)} warps" if warps else "no workers"
@@ -46,9 +54,8 @@ def _listed(numbers: Sequence[int]) -> str:
     return ", ".join(map(str, numbers))
 
 
-def _in_flight(wanted: MadeOf, compiled: Sequence[CompileResult]) -> list[str]:
-    most = max(c.in_flight for c in compiled)
-    if most >= wanted.in_flight:
+def _in_flight(wanted: MadeOf, compiled: CompileResult) -> list[str]:
+    if compiled.in_flight >= wanted.in_flight:
         return []
     return [f"Every wait is for all products, but {wanted.in_flight} should stay in flight at one of them."]
 
@@ -56,6 +63,8 @@ def _in_flight(wanted: MadeOf, compiled: Sequence[CompileResult]) -> list[str]:
 def told(wanted: MadeOf, compiled: Sequence[CompileResult]) -> str:
     """One line of what was found, for a report whose code is as wanted."""
     parts = [kind for kind in (wanted.copies, wanted.matrix) if kind]
-    roles = [f"{warps} warp{'s' * (warps > 1)} with {registers} registers" for warps, registers in compiled[-1].roles]
+    roles = [
+        f"{warps} warp{'s' * (warps > 1)} with {registers} registers" for c in compiled for warps, registers in c.roles
+    ]
     line = f"The code is made of {' and '.join(parts)}; nothing is spilled."
     return line + (f" Its workers: {', '.join(roles)}." if roles else "")

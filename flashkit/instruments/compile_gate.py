@@ -201,7 +201,7 @@ class Pending:
         if self._listing and (folder / "kernel.ptx").exists():
             sass = folder / "kernel.sass"
             laid_out = sass.read_text(errors="replace") if sass.exists() else ""
-            result = replace(result, listing=read((folder / "kernel.ptx").read_text(), laid_out))
+            result = replace(result, listing=read((folder / "kernel.ptx").read_text(), laid_out, self._source.name))
         if ok:
             return result
         if _is_machine_trouble(result):

@@ -28,6 +28,9 @@ COSTS = (  # cycles of one of the SM's four schedulers for a warp's instruction:
     (re.compile(r"div\.full"), 9),
 )
 FREE = re.compile(r"(mov|cvta|bra|ret|pragma)\b")  # mostly gone once registers are assigned
+_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+_FUNCTION = re.compile(r"^(?=(?:\.\w+\s+)*\.(?:entry|func)\b)", re.MULTILINE)
+_NAME = re.compile(r"\.(?:entry|func)\s*(?:\([^)]*\)\s*)?([\w$]+)")
 _INSTRUCTION = re.compile(r"\s*(?:@!?%p\d+\s+)?([a-z][\w.:]*)[\s;]")
 _LABEL = re.compile(r"\s*(\$?[A-Za-z_]\w*):\s*(?://.*)?$")
 _BRANCH = re.compile(r"\s*(?:@!?%p\d+\s+)?bra(?:\.uni)?\s+(\$?\w+);")
@@ -85,8 +88,12 @@ class Listing:
         return max(self.loops, key=lambda loop: (loop.matrix, loop.issued), default=None)
 
 
-def read(ptx: str, sass: str = "") -> Listing:
-    """Reads PTX text; of several kernels in it, all together. ``sass`` is the same as ``nvdisasm -c -hex`` shows it."""
+def read(ptx: str, sass: str = "", kernel: str = "") -> Listing:
+    """Reads PTX text: of one kernel and what it calls, or of all kernels together, where none has that name.
+
+    ``sass`` is the same as ``nvdisasm -c -hex`` shows it.
+    """
+    ptx = _of_kernel(_COMMENT.sub("", ptx), kernel)
     lines, constants, block = ptx.splitlines(), dict(_CONSTANT.findall(ptx)), _BLOCK.search(ptx)
     share = 32 / max(32, int(block[1])) if block else 1 / 4
 
@@ -97,6 +104,18 @@ def read(ptx: str, sass: str = "") -> Listing:
 
     loops = [part(lines[first : last + 1]) for first, last in _innermost(lines)]
     return Listing(part(lines), loops, stalls.main_loop(sass))
+
+
+def _of_kernel(ptx: str, kernel: str) -> str:
+    head, *functions = _FUNCTION.split(ptx)
+    """The text without the functions that the kernel does not call; all of it where none has that name."""
+    bodies = {name[1] if (name := _NAME.search(body)) else "": body for body in functions}
+    kept, todo = {}, [kernel] if kernel in bodies else list(bodies)
+    while todo:
+        name = todo.pop()
+        kept[name] = bodies[name]
+        todo += [other for other in bodies if other not in kept and re.search(rf"\b{re.escape(other)}\b", kept[name])]
+    return head + "".join(kept.values())
 
 
 def mix(lines: Iterable[str]) -> Mix:

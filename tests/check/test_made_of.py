@@ -46,6 +46,27 @@ def test_what_is_missing_is_said(result, said):
     assert lacking == [] if said is None else len(lacking) == 1 and said in lacking[0]
 
 
+def loop(**counted):
+    found = Mix(special=8)
+    found.kinds |= counted
+    return found
+
+
+def test_products_count_in_the_loops_that_take_exponentials():
+    honest, spared = compiled(), compiled()
+    honest.listing.loops += [loop(wgmma=4), Mix()]
+    spared.listing.loops += [loop(**{"mma.sync": 4}), loop(wgmma=4)]
+    assert made_of.judged(WANTED, [honest]) == []
+    assert made_of.judged(WANTED, [spared]) == [made_of.MISSING["wgmma"]]
+
+
+def test_a_second_kernel_lends_nothing_to_the_one_that_does_the_work():
+    decoy, worker, helper = compiled(), compiled(kinds=("mma.sync",)), compiled(kinds=())
+    decoy.listing.whole.special = worker.listing.whole.special = 8
+    assert made_of.judged(WANTED, [decoy, helper]) == []
+    assert made_of.judged(WANTED, [worker, decoy]) == [made_of.MISSING["TMA"], made_of.MISSING["wgmma"]]
+
+
 def test_what_was_not_compiled_is_not_judged():
     assert made_of.judged(WANTED, []) is None
     assert made_of.judged(WANTED, [CompileResult("kernel", "unavailable")]) is None

@@ -101,3 +101,31 @@ TWICE_BACK = """$L_top:
 
 def test_two_branches_back_to_one_label_are_one_loop():
     assert [loop.issued for loop in read(TWICE_BACK).loops] == [2]
+
+
+DECOY = """.version 8.0
+.visible .func (.param .b32 func_retval0) helper(
+)
+{
+    cp.async.cg.shared.global [%r1], [%rd1], 16;
+}
+.visible .entry own(
+    .param .u64 x
+)
+{
+    /*
+    wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {%f1};
+    */
+    call (retval0), helper, ();
+}
+.visible .entry decoy()
+{
+    wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {%f1};
+}
+"""
+
+
+def test_comments_and_kernels_beside_the_one_that_is_asked_for_count_for_nothing():
+    own, all_of_them, missing = (read(DECOY, kernel=name).whole.kinds for name in ("own", "", "none"))
+    assert (own["wgmma"], own["cp.async"]) == (0, 1)
+    assert (all_of_them["wgmma"], all_of_them["cp.async"]) == (1, 1) and missing == all_of_them
