@@ -6,6 +6,7 @@ secret is not, and neither are homes. Where bubblewrap is missing, a plain child
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -19,14 +20,19 @@ from flashkit.grading.sandbox import package_folders as packages
 from flashkit.grading.seeds import FILE as SEED
 
 LOOK_SECONDS = 0.1
+MOST_FILES, DEEPEST = 4000, 30
+FULL = "It wrote too many files, or too large ones."
 HOST_MEMORY = 4  # times the memory limit: CUDA and its compilers take GiB before any kernel runs
 COURSE = PACKAGE.parent
 OF_A_CLASS = ("submitted", "downloaded", "autograded", "feedback", "exchange", RESULTS, SEED, "gradebook.db")
 KEPT = ("LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
 
 
-def command(inside: list[str], folder: Path, root: Path) -> list[str]:
-    """How to start ``inside``, which may write ``folder`` only; ``root`` is the class's folder, which it cannot see."""
+def command(inside: list[str], folder: Path, root: Path, disk: int = Limits.disk) -> list[str]:
+    """How to start ``inside``, which may write ``folder`` only; ``root`` is the class's folder, which it cannot see.
+
+    What is hidden has room for ``disk`` bytes each, since it lies in memory.
+    """
     if not available():
         return inside
     words = [
@@ -37,9 +43,10 @@ def command(inside: list[str], folder: Path, root: Path) -> list[str]:
     ]
     for device in sorted(Path("/dev").glob("nvidia*")):
         words += ["--dev-bind", str(device), str(device)]
+    room = ["--size", str(disk), "--tmpfs"]
     for path, hidden in _places(root):
         if hidden:
-            words += ["--ro-bind", os.devnull, path] if os.path.isfile(path) else ["--tmpfs", path]
+            words += ["--ro-bind", os.devnull, path] if os.path.isfile(path) else [*room, path]
         else:
             words += ["--ro-bind", path, path]
     words += ["--bind", str(folder), str(folder), "--chdir", str(folder)]
@@ -64,10 +71,10 @@ def surroundings(folder: Path) -> dict[str, str]:
 
 
 def run(inside: list[str], folder: Path, root: Path, limits: Limits, seconds: float) -> str:
-    """Runs ``inside`` to its end; says why it was ended before, "" when it was not."""
+    """Runs ``inside`` to its end; says why it was ended before, "" when it was not. ``folder`` lies on this machine."""
     limits, until = replace(limits, memory=HOST_MEMORY * limits.memory), time.monotonic() + seconds
     process = subprocess.Popen(
-        command(inside, folder, root),
+        command(inside, folder, root, limits.disk),
         env=surroundings(folder),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
@@ -77,7 +84,7 @@ def run(inside: list[str], folder: Path, root: Path, limits: Limits, seconds: fl
     reason = ""
     try:
         while process.poll() is None and not reason:
-            reason = too_much(process.pid, limits)
+            reason = too_much(process.pid, limits) or _too_full(folder, limits.disk)
             if time.monotonic() > until:
                 reason = f"It gave no answer within {seconds:g} s."
             time.sleep(LOOK_SECONDS)
@@ -85,3 +92,16 @@ def run(inside: list[str], folder: Path, root: Path, limits: Limits, seconds: fl
         end(process)
         process.wait()
     return reason
+
+
+def _too_full(folder: Path, most: int) -> str:
+    """Looks at so many entries only as honest work may leave: a compiler's cache has some hundred."""
+    entries, size = 0, 0
+    for base, folders, files in os.walk(folder):
+        entries += len(folders) + len(files)
+        if entries > MOST_FILES or base.count("/") > folder.as_posix().count("/") + DEEPEST:
+            return FULL
+        for name in files:
+            with contextlib.suppress(OSError):
+                size += os.lstat(os.path.join(base, name)).st_blocks * 512
+    return FULL if size > most else ""

@@ -36,6 +36,11 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"grade-class: {error}", file=sys.stderr)
         return 1
     notebooks = sorted(root.glob(f"{submitted}/*/{chosen.assignment}/*.ipynb"))
+    for path in [
+        path for path in notebooks if not str(path.relative_to(root)).isprintable()
+    ]:  # a line break would shift all others
+        print(f"grade-class: left out, rename it: {str(path)!r}", file=sys.stderr)
+        notebooks.remove(path)
     if not notebooks:
         print(f"grade-class: nothing in {submitted}/*/{chosen.assignment}/.", file=sys.stderr)
         return 1

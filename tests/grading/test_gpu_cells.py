@@ -3,6 +3,7 @@
 import copy
 import json
 import os
+import shutil
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -13,7 +14,7 @@ import torch
 from flashkit import exercises
 from flashkit.check import cuda
 from flashkit.check.cost import Target
-from flashkit.grading import gpu_cells, gpu_sandbox, grade_one, nbgrader_steps, results, settings, slurm
+from flashkit.grading import gpu_cells, gpu_sandbox, grade_class, grade_one, nbgrader_steps, results, settings, slurm
 from flashkit.grading.sandbox import Limits
 from flashkit.grading.sanitise import rebuild
 from flashkit.instruments.cuda_run import CudaRun
@@ -206,6 +207,26 @@ def test_a_child_that_hangs_is_ended(tmp_path):
 
 
 @pytest.mark.classroom
+@pytest.mark.parametrize(("size", "many"), [(2**20, 40), (1, 6000)])
+def test_a_child_that_fills_the_disk_is_ended(tmp_path, size, many):
+    code = f"for n in range({many}): open(str(n), 'wb').write(bytes({size}))\nwhile True: pass"
+    reason = gpu_sandbox.run([sys.executable, "-c", code], tmp_path, tmp_path, Limits(disk=2**24), 60)
+    assert reason == "It wrote too many files, or too large ones."
+
+
+@pytest.mark.classroom
+def test_what_is_hidden_has_little_room(tmp_path):
+    code = """
+import json, os
+room = {path: os.statvfs(path) for path in ("/tmp",)}
+json.dump({path: s.f_blocks * s.f_frsize for path, s in room.items()}, open("room.json", "w"))"""
+    folder = tmp_path / "own"
+    folder.mkdir()
+    assert gpu_sandbox.run([sys.executable, "-c", code], folder, tmp_path, Limits(disk=2**24), 60) == ""
+    assert json.loads((folder / "room.json").read_text())["/tmp"] == 2**24
+
+
+@pytest.mark.classroom
 def test_the_real_child_says_that_it_sees_no_gpu(tmp_path):
     (tmp_path / "request.json").write_text("{}")
     inside = [sys.executable, "-m", "flashkit.grading.gpu_child", str(tmp_path)]
@@ -249,3 +270,17 @@ def test_a_slurm_task_grades_the_submission_of_its_number(tmp_path, monkeypatch,
     done = subprocess.run(["bash", script], env={"SLURM_ARRAY_TASK_ID": "2"}, capture_output=True, text=True)
     said = " ".join([str(root), "-m flashkit.grading.grade_one", str(notebooks[1]), *options])
     assert done.stdout.strip() == said, done.stderr
+
+
+def test_a_name_with_a_line_break_shifts_no_other_submission(tmp_path, monkeypatch, capsys):
+    shutil.copy(ROOT / "grader_config.py", tmp_path)
+    for student, name in (("ada", "a\nb.ipynb"), ("ada", os.fsdecode(b"\xff.ipynb")), ("zoe", "lab.ipynb")):
+        (tmp_path / "submitted" / student / "lab").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "submitted" / student / "lab" / name).touch()
+    monkeypatch.chdir(tmp_path)
+    assert grade_class.main(["lab", "--slurm"]) == 0
+    folder = tmp_path / "results" / "lab"
+    assert (folder / "submissions.txt").read_text() == f"{tmp_path}/submitted/zoe/lab/lab.ipynb\n"
+    assert "--array=1-1\n" in (folder / "slurm.sh").read_text()
+    said = capsys.readouterr().err
+    assert said.count("left out, rename it") == 2 and said.count("\n") == 2
