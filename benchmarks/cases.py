@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from flashkit.grading import cells
+from flashkit.exercises import lab_cells
 
 SOLUTIONS = Path(__file__).parents[1] / "solutions"
 HALF = torch.float16
@@ -56,7 +56,7 @@ def solution(kernel: str) -> Callable:
     """The teacher's function of a kernel, from its notebook."""
     exercise, name = FUNCTIONS[kernel]
     (notebook,) = SOLUTIONS.glob(f"{exercise[:2]}_*/*.ipynb")
-    return cells.load(cells.solution_source(notebook, exercise), name)
+    return lab_cells.load(lab_cells.solution_source(notebook, exercise), name)
 
 
 def buffers(case: Case, device: str) -> dict[str, torch.Tensor]:

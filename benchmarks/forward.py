@@ -21,7 +21,7 @@ import torch
 
 from benchmarks.backward import interleaved
 from benchmarks.prediction import provenance
-from flashkit.grading import cells
+from flashkit.exercises import lab_cells
 from flashkit.instruments.gpu_clock import GPU
 from flashkit.instruments.timing import Device, median_ratio
 
@@ -62,7 +62,7 @@ def tensors(d: int, n: int, device: str = "cuda", dtype=torch.bfloat16, tokens: 
 
 def solution(step: str) -> Callable:
     names = {"descriptors": "flash_descriptors", "gluon": "gluon_forward"}
-    return cells.load(cells.solution_source(LAB, f"07.{step}"), names.get(step, f"gluon_{step}"))
+    return lab_cells.load(lab_cells.solution_source(LAB, f"07.{step}"), names.get(step, f"gluon_{step}"))
 
 
 def calls(x: Mapping[str, torch.Tensor], mask: str) -> dict[str, Call]:

@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 import triton
 
-from flashkit.grading import cells
+from flashkit.exercises import lab_cells
 from flashkit.instruments import compile_gate, dry_run
 from flashkit.instruments.record import Launch
 
@@ -36,7 +36,7 @@ MARKS = {  # what is looked for, in PTX and in SASS
 
 def launch() -> Launch:
     """The kernel's launch as its function makes it, on tensors without data."""
-    function = cells.load(cells.solution_source(LAB, "07.two_products"), "gluon_two_products")
+    function = lab_cells.load(lab_cells.solution_source(LAB, "07.two_products"), "gluon_two_products")
     q, k, v = (torch.empty(SHAPE, dtype=torch.bfloat16, device="meta") for _ in "qkv")
     (only,) = dry_run.launches(function, q, k, v, SHAPE[-1] ** -0.5)
     return only

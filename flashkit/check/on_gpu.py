@@ -13,8 +13,8 @@ from pathlib import Path
 
 import torch
 
+from flashkit.exercises import lab_cells
 from flashkit.exercises.contract import Case, Exercise
-from flashkit.grading import cells  # the extractor alone, which needs nothing but the standard library
 from flashkit.runtime.placement import TORCH_DTYPES
 
 SOLUTIONS = Path(__file__).parents[2] / "solutions"
@@ -29,7 +29,7 @@ def course_kernel(exercise: Exercise) -> Callable | None:
     found = sorted(SOLUTIONS.glob(f"{exercise.id[:2]}_*/*.ipynb"))
     if not found:
         return None
-    return cells.load(cells.solution_source(found[0], exercise.id), exercise.signature.split("(")[0])
+    return lab_cells.load(lab_cells.solution_source(found[0], exercise.id), exercise.signature.split("(")[0])
 
 
 def buffers(exercise: Exercise, case: Case, device: str = "cuda") -> dict[str, torch.Tensor]:

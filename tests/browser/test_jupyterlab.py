@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flashkit.grading.cells import MARKER, graded_cells
+from flashkit.exercises.lab_cells import MARKER, graded_cells
 from tests.browser.lab_page import FLAGS, ROOT, Notebook
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(900)]

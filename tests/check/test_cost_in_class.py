@@ -5,12 +5,13 @@ from dataclasses import replace
 import pytest
 
 from flashkit import exercises
-from flashkit.grading import cells, settings
+from flashkit.exercises import lab_cells
+from flashkit.grading import settings
 from flashkit.grading.judge import Examiner
 from flashkit.grading.room import CodeCell
 from tests.classroom.classroom import ROOT
 
-LAB = cells.graded_cells(ROOT / "solutions/00_start_here/00_start_here.ipynb")
+LAB = lab_cells.graded_cells(ROOT / "solutions/00_start_here/00_start_here.ipynb")
 
 
 @pytest.mark.classroom

@@ -5,7 +5,7 @@ import pytest
 import flashkit  # noqa: F401  comes before triton
 from flashkit import exercises
 from flashkit.check import check, check_time
-from flashkit.grading import cells
+from flashkit.exercises import lab_cells
 from tests.labs.kernels import base_source
 
 pytest.importorskip("cuda.core", reason="cuda-core is not installed")
@@ -20,7 +20,7 @@ def checked(*patch):
     for old, new in patch:
         assert text.count(old) == 1, old
         text = text.replace(old, new)
-    return check("02.cuda", cells.load(text, NAME), show=False)
+    return check("02.cuda", lab_cells.load(text, NAME), show=False)
 
 
 def test_compiling_earns_a_fifth_and_the_answers_are_pending():
@@ -34,7 +34,7 @@ def test_compiling_earns_a_fifth_and_the_answers_are_pending():
 
 
 def test_its_gpu_cell_is_pending_not_lost():
-    told = check_time("02.cuda", cells.load(base_source("02.cuda", "solution"), NAME))
+    told = check_time("02.cuda", lab_cells.load(base_source("02.cuda", "solution"), NAME))
     assert told.points == 0 and told.pending and "16 points are pending" in str(told)
 
 

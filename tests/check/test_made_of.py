@@ -6,8 +6,8 @@ import flashkit  # noqa: F401  comes before triton
 from flashkit import exercises
 from flashkit.check import check, check_time, made_of
 from flashkit.check.cost import Target
+from flashkit.exercises import lab_cells
 from flashkit.exercises.contract import MadeOf
-from flashkit.grading import cells
 from flashkit.instruments import dry_run
 from flashkit.instruments.compile_gate import CompileResult
 from flashkit.instruments.listing import Listing, Mix
@@ -75,7 +75,7 @@ def test_what_was_not_compiled_is_not_judged():
 
 def test_a_kernel_with_pointers_is_right_and_lacks_the_codes_share():
     text = base_source("03.heads", "solution").replace("def flash_forward(", "def flash_descriptors(")
-    report = check("07.descriptors", cells.load(text, "flash_descriptors"), show=False)
+    report = check("07.descriptors", lab_cells.load(text, "flash_descriptors"), show=False)
     assert report.verdict == "right" and report.points == pytest.approx(0.8 * report.out_of)
     assert "No TMA copy" in str(report)
 

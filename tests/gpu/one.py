@@ -8,7 +8,7 @@ import sys
 import torch
 import triton
 
-from flashkit.grading.cells import load
+from flashkit.exercises.lab_cells import load
 from tests.gpu.judge import LARGE, SHAPES, judge
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from flashkit import exercises
+from flashkit.exercises.lab_cells import MARKER, graded_cells
 from flashkit.grading import compile_apart, settings
-from flashkit.grading.cells import MARKER, graded_cells
 from flashkit.grading.judge import Examiner
 from flashkit.grading.room import CodeCell
 from flashkit.runtime.call import TEXT_LIMIT

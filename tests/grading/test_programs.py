@@ -5,9 +5,9 @@ import json
 import pytest
 
 from flashkit import exercises
+from flashkit.exercises.lab_cells import MARKER, graded_cells
 from flashkit.exercises.pipelines import run_text
 from flashkit.grading import settings
-from flashkit.grading.cells import MARKER, graded_cells
 from flashkit.grading.judge import Examiner
 from flashkit.grading.room import CodeCell
 from flashkit.runtime.call import Outcome

@@ -4,14 +4,15 @@ import pytest
 
 import flashkit  # noqa: F401  comes before triton
 from flashkit import exercises
-from flashkit.grading import cells, claimed_kernels, settings
+from flashkit.exercises import lab_cells
+from flashkit.grading import claimed_kernels, settings
 from flashkit.grading.judge import Examiner
 from flashkit.grading.room import CodeCell
 from tests.labs.kernels import ROOT
 
 pytestmark = pytest.mark.classroom
 TUNED = exercises.get("05.tuned")
-SOLUTION = cells.solution_source(ROOT / "solutions" / "05_tile_budgets" / "05_tile_budgets.ipynb", "05.tuned")
+SOLUTION = lab_cells.solution_source(ROOT / "solutions" / "05_tile_budgets" / "05_tile_budgets.ipynb", "05.tuned")
 FORGED = """
 from flashkit.instruments import compile_gate
 

@@ -7,7 +7,7 @@ import triton.language as tl
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from flashkit.grading import cells
+from flashkit.exercises import lab_cells
 from flashkit.instruments import compile_gate, dry_run
 from flashkit.instruments.resources import ARCHITECTURES, cuda_resources, resources
 
@@ -48,7 +48,7 @@ def half(*shape):
 
 
 def forward_launch(pytestconfig, d=64, block=64):
-    function = cells.load(cells.solution_source(pytestconfig.rootpath / SOLUTION, "03.heads"), "flash_forward")
+    function = lab_cells.load(lab_cells.solution_source(pytestconfig.rootpath / SOLUTION, "03.heads"), "flash_forward")
     q = half(1, 2, 256, d)
     (launch,) = dry_run.launches(function, q, q, q, False, 0, 0.125, block, block)
     return launch

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from flashkit import exercises
-from flashkit.grading import cells
+from flashkit.exercises import lab_cells
 
 ROOT = Path(__file__).parents[2]
 VARIANTS = Path(__file__).parent / "variants"
@@ -19,7 +19,7 @@ def base_source(exercise_id: str, base: str) -> str:
     """Source of ``solution``, the exercise's own, or of a variant such as ``heads_exp2``."""
     if base == "solution":
         (notebook,) = (ROOT / "solutions").glob(f"{exercise_id[:2]}_*/{exercise_id[:2]}_*.ipynb")
-        return cells.solution_source(notebook, exercise_id)
+        return lab_cells.solution_source(notebook, exercise_id)
     return (VARIANTS / f"{base}.py").read_text()
 
 
@@ -36,4 +36,4 @@ def patched(text: str, patch: Sequence[tuple[str, str]]) -> str:
 def load(exercise_id: str, base: str, patch: Patch = ()) -> Callable:
     """The function of an exercise from a base kernel and a patch."""
     name = exercises.get(exercise_id).signature.split("(")[0]
-    return cells.load(patched(base_source(exercise_id, base), patch), name)
+    return lab_cells.load(patched(base_source(exercise_id, base), patch), name)

@@ -7,7 +7,7 @@ import pytest
 
 import grader_config
 from flashkit import exercises
-from flashkit.grading.cells import KERNEL, MARKER, graded_cells
+from flashkit.exercises.lab_cells import KERNEL, MARKER, graded_cells
 from flashkit.grading.grade import cell_points
 from tests.notebooks.execution import ROOT, execute
 

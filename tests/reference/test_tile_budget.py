@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import flashkit  # noqa: F401  comes before triton
-from flashkit.grading import cells
+from flashkit.exercises import lab_cells
 from flashkit.instruments.resources import ARCHITECTURES, resources
 from reference.occupancy import KIB, LIMITS, occupancy, system_shared
 from reference.tile_budget import SPILLS, estimate, working_set
@@ -64,7 +64,7 @@ def test_what_is_past_a_blocks_limit_does_not_fit():
 
 @pytest.fixture(scope="module")
 def ask():
-    kernel = cells.load(chapter_kernel(), "forward")
+    kernel = lab_cells.load(chapter_kernel(), "forward")
     x = torch.empty(32, 4096, 128, dtype=torch.float16, device="meta")
 
     def compiled(block_q, block_k, warps, stages, *archs):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import flashkit  # noqa: F401  comes before triton
-from flashkit.grading import cells
+from flashkit.exercises import lab_cells
 from flashkit.instruments.meter import Meter
 from reference import traffic
 from reference.traffic import Shape, by_tensor, fa1_blocks
@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def solution(lab, exercise, name):
-    return cells.load(cells.solution_source(ROOT / "solutions" / lab / f"{lab}.ipynb", exercise), name)
+    return lab_cells.load(lab_cells.solution_source(ROOT / "solutions" / lab / f"{lab}.ipynb", exercise), name)
 
 
 def metered(function, tensors, outputs=(), /, **options):

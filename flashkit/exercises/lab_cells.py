@@ -1,4 +1,4 @@
-"""Takes an exercise's code out of a lab notebook: the one extractor for grader, mutants, tests and benchmarks.
+"""Takes an exercise's code out of a lab notebook: the one extractor for timing on a GPU, mutants, tests and benchmarks.
 
 A lab names its cells by nbgrader's grade id, which may hold no dot: ``imports`` for the imports that every kernel
 needs, ``kernel-03-tile`` for the cell that the student fills, ``03-tile`` for the cell that grades it. Only the

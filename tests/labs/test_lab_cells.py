@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from flashkit.grading.cells import CellError, graded_cells, load, solution_source
+from flashkit.exercises.lab_cells import CellError, graded_cells, load, solution_source
 
 SOLUTIONS = Path(__file__).resolve().parents[2] / "solutions"
 LAB = SOLUTIONS / "03_flash_forward" / "03_flash_forward.ipynb"
