@@ -8,18 +8,21 @@ CUDA C++ is never run here, but it may ``#include`` any file that its compiler c
 from __future__ import annotations
 
 import ast
+import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from flashkit.grading.plain_module import imported, not_plain
-from flashkit.grading.sandbox import Limits, compiler_command
+from flashkit.grading.sandbox import Limits, compiler_command, end, too_much
 from flashkit.instruments import cuda_gate
 from flashkit.instruments.compile_gate import ARCH, CPU_SECONDS, CompileResult, Pending
 from flashkit.runtime.source import Line, Source
 from flashkit.runtime.wire import writable
 
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "enable_fp_fusion", "debug", "sanitize_overflow")
+WATCH_SECONDS = 0.2
 NONSENSE = (KeyError, TypeError, ValueError, AttributeError, OverflowError, SyntaxError, RecursionError, MemoryError)
 
 
@@ -29,9 +32,17 @@ class _CompiledApart(Pending):
     def __init__(self, kernel: str, source: Source, request: dict[str, Any], limits: Limits):
         self._limits = limits
         super().__init__(kernel, request["arch"], source, request)
+        threading.Thread(target=self._watched, daemon=True).start()
 
     def command(self, folder: Path) -> list[str]:
         return compiler_command(folder, self._limits)
+
+    def _watched(self) -> None:
+        """Ends a compilation that takes more memory than a submission may; nobody may be waiting for it yet."""
+        while self._child.poll() is None:
+            if too_much(self._child.pid, self._limits):
+                end(self._child)
+            time.sleep(WATCH_SECONDS)
 
     def _read(self) -> CompileResult:
         try:

@@ -138,3 +138,10 @@ def test_a_kernel_runs_no_python_of_its_own_while_it_is_compiled(claim, line):
     request = {**claim[0]["request"], "types": {"x": "*fp32", "n": "constexpr"}, "aligned": []}
     result = answer({"name": "own", "source": source, "request": request}, {"cell": text})
     assert result.kind == "refused" and "cannot be called in a kernel" in result.message
+
+
+@pytest.mark.classroom
+def test_a_compilation_that_takes_too_much_memory_is_ended(claim, monkeypatch):
+    monkeypatch.setattr(compile_apart, "too_much", lambda pid, limits: "It used more than 4 GiB of memory.")
+    result = answer(*claim)
+    assert result.kind == "timeout" and "out of memory" in result.message
