@@ -7,24 +7,21 @@ three launches without atomics: D, dK and dV, dQ; all of its time counts, as doe
 from __future__ import annotations
 
 import json
-import os
 import random
 import statistics
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from pathlib import Path
 
 import torch
 
 from benchmarks.cases import solution
 from benchmarks.peer_bound import judged
-from benchmarks.prediction import provenance
+from benchmarks.prediction import RESULTS, provenance
 from flashkit.instruments import dry_run
 from flashkit.instruments.gpu_clock import GPU
 from flashkit.instruments.timing import WARM_UPS, Device, median_ratio
 
-RESULTS = Path(os.environ.get("BENCHMARK_RESULTS", Path(__file__).parent / "results"))
 B, H, N, D = 1, 16, 16384, 128
 DKDV = {"tile": (64, 64), "num_warps": 4, "num_stages": 2}
 DQ = {"tile": (128, 64), "num_warps": 8, "num_stages": 3}

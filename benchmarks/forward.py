@@ -9,24 +9,20 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import statistics
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 
 import torch
 
 from benchmarks.backward import interleaved
-from benchmarks.prediction import provenance
+from benchmarks.prediction import RESULTS, provenance
 from flashkit.exercises import lab_cells
 from flashkit.instruments.gpu_clock import GPU
 from flashkit.instruments.timing import Device, median_ratio
 
-RESULTS = Path(os.environ.get("BENCHMARK_RESULTS", Path(__file__).parent / "results"))
-LAB = Path(__file__).parents[1] / "solutions" / "07_fa3_pipelines" / "07_fa3_pipelines.ipynb"
 HIDDEN, TOKENS = 2048, 16384
 ROUNDS = 21
 SLEEP = 2_000_000  # cycles: about a millisecond
@@ -62,7 +58,7 @@ def tensors(d: int, n: int, device: str = "cuda", dtype=torch.bfloat16, tokens: 
 
 def solution(step: str) -> Callable:
     names = {"descriptors": "flash_descriptors", "gluon": "gluon_forward"}
-    return lab_cells.load(lab_cells.solution_source(LAB, f"07.{step}"), names.get(step, f"gluon_{step}"))
+    return lab_cells.solution(f"07.{step}", names.get(step, f"gluon_{step}"))
 
 
 def calls(x: Mapping[str, torch.Tensor], mask: str) -> dict[str, Call]:

@@ -13,7 +13,7 @@ from flashkit.exercises.contract import Exercise
 from flashkit.instruments import compile_gate
 
 
-@dataclass
+@dataclass(repr=False)  # a Report shows itself as text
 class TunedReport(Report):
     """A :class:`Report` with one :class:`Choice` an architecture; none where the answers were not right."""
 

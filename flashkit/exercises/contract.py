@@ -233,6 +233,11 @@ class Exercise:
         object.__setattr__(self, "call", lambda case: replace(plain(case), seconds=self.seconds))
 
     @property
+    def function(self) -> str:
+        """Name of what the student writes, such as ``flash_forward``."""
+        return self.signature.split("(")[0]
+
+    @property
     def needs_gpu(self) -> bool:
         """Are answers judged on a GPU only? What compiles earns its points anywhere."""
         return self.cuda is not None or self.gluon

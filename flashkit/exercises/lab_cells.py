@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+SOLUTIONS = Path(__file__).resolve().parents[2] / "solutions"
 IMPORTS = "imports"
 KERNEL = "kernel-"  # followed by the grade id of the exercise
 USES_ABOVE = "uses-cells-above"
@@ -27,6 +28,19 @@ _folder: tempfile.TemporaryDirectory | None = None  # lives as long as the proce
 
 class CellError(Exception):
     """A notebook that is no lab, or lacks a cell. Its text is one sentence with the file's name."""
+
+
+def solution(exercise_id: str, name: str) -> Callable:
+    """The course's own function ``name`` of an exercise. Raises CellError in a copy of the course without solutions."""
+    return load(course_source(exercise_id), name)
+
+
+def course_source(exercise_id: str) -> str:
+    """:func:`solution_source` of the course's own notebook. Raises CellError in a copy of the course without it."""
+    found = sorted(SOLUTIONS.glob(f"{exercise_id[:2]}_*/{exercise_id[:2]}_*.ipynb"))
+    if not found:
+        raise CellError(f"This copy of the course has no notebook in solutions/ for {exercise_id}.")
+    return solution_source(found[0], exercise_id)
 
 
 def solution_source(path: str | Path, exercise_id: str) -> str:

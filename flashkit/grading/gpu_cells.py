@@ -92,7 +92,7 @@ def _kernel(exercise: Exercise, submission: Submission, settings: Settings, root
         cells = submission.code[: submission.upto[exercise.id.replace(".", "-")]]
         request = {
             "id": exercise.id,
-            "function": exercise.signature.split("(")[0],
+            "function": exercise.function,
             "cells": [[cell.name, cell.source] for cell in cells],
             "seconds": settings.seconds_per_cell,
             "arch": target.arch,
@@ -133,7 +133,7 @@ def _cuda(exercise: Exercise, submission: Submission, settings: Settings, root: 
         return TimeReport(exercise, why="cuda-core is not installed here")
     room = Room(submission.code, settings)
     try:
-        child = room.enter(submission.upto[exercise.id.replace(".", "-")], exercise.signature.split("(")[0])
+        child = room.enter(submission.upto[exercise.id.replace(".", "-")], exercise.function)
         child.ask(exercise.call(exercise.cases[0]))
         outcome = child.answer()
         room.leave(child)

@@ -67,7 +67,7 @@ class Examiner:
         cases = exercise.cases + tuple(case for seed in drawn for case in exercise.draw(seed))
         if exercise.shares == SHARES:
             exercise = replace(exercise, shares=self.settings.shares)
-        child = self.room.enter(upto, exercise.signature.split("(")[0])
+        child = self.room.enter(upto, exercise.function)
         observe = self._observe_text if exercise.cuda else self._note if exercise.gluon else self._observe
         try:
             observations, pending = observe(exercise, child, cases)

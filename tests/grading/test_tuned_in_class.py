@@ -12,7 +12,7 @@ from tests.labs.kernels import ROOT
 
 pytestmark = pytest.mark.classroom
 TUNED = exercises.get("05.tuned")
-SOLUTION = lab_cells.solution_source(ROOT / "solutions" / "05_tile_budgets" / "05_tile_budgets.ipynb", "05.tuned")
+SOLUTION = lab_cells.course_source("05.tuned")
 FORGED = """
 from flashkit.instruments import compile_gate
 

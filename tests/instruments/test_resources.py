@@ -11,7 +11,6 @@ from flashkit.exercises import lab_cells
 from flashkit.instruments import compile_gate, dry_run
 from flashkit.instruments.resources import ARCHITECTURES, cuda_resources, resources
 
-SOLUTION = "solutions/03_flash_forward/03_flash_forward.ipynb"
 CUDA = 'extern "C" __global__ void twice(const float4 *x, float4 *y) {\n'
 CUDA += "    __shared__ float4 kept[128];\n    kept[threadIdx.x] = x[threadIdx.x];\n    __syncthreads();\n"
 CUDA += "    y[threadIdx.x] = kept[127 - threadIdx.x];\n}\n"
@@ -47,22 +46,22 @@ def half(*shape):
     return torch.empty(shape, dtype=torch.float16, device="meta")
 
 
-def forward_launch(pytestconfig, d=64, block=64):
-    function = lab_cells.load(lab_cells.solution_source(pytestconfig.rootpath / SOLUTION, "03.heads"), "flash_forward")
+def forward_launch(d=64, block=64):
+    function = lab_cells.solution("03.heads", "flash_forward")
     q = half(1, 2, 256, d)
     (launch,) = dry_run.launches(function, q, q, q, False, 0, 0.125, block, block)
     return launch
 
 
-def test_a_dry_run_records_the_launch_of_huge_tensors_and_runs_nothing(pytestconfig):
-    launch = forward_launch(pytestconfig)
+def test_a_dry_run_records_the_launch_of_huge_tensors_and_runs_nothing():
+    launch = forward_launch()
     assert launch.name == "forward_kernel" and launch.grid == (4, 2, 1)
     assert launch.arguments["q_ptr"].type == "*fp16" and launch.arguments["block_q"].value == 64
 
 
 @pytest.mark.alone
-def test_six_architectures_each_with_its_own_matrix_instruction(pytestconfig):
-    table = resources(forward_launch(pytestconfig))
+def test_six_architectures_each_with_its_own_matrix_instruction():
+    table = resources(forward_launch())
     assert [row.arch for row in table] == list(ARCHITECTURES) and all(row.ok for row in table)
     assert [row.matrix for row in table] == ["mma.sync", "mma.sync", "mma.sync", "wgmma", "tcgen05", "mma.sync"]
     for row in table:
@@ -96,8 +95,8 @@ def test_a_refusal_shows_the_students_line():
     assert not table[0].ok and "break" in table[0].line and "break" in str(table)
 
 
-def test_too_much_shared_memory_is_a_refusal_with_figures(pytestconfig):
-    table = resources(forward_launch(pytestconfig, d=128, block=128), archs=(86,), num_stages=4)
+def test_too_much_shared_memory_is_a_refusal_with_figures():
+    table = resources(forward_launch(d=128, block=128), archs=(86,), num_stages=4)
     assert table[0].kind == "refused" and "shared memory" in table[0].message and table[0].occupancy.blocks == 0
 
 

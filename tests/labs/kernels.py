@@ -18,8 +18,7 @@ Patch = tuple[tuple[str, str], ...]
 def base_source(exercise_id: str, base: str) -> str:
     """Source of ``solution``, the exercise's own, or of a variant such as ``heads_exp2``."""
     if base == "solution":
-        (notebook,) = (ROOT / "solutions").glob(f"{exercise_id[:2]}_*/{exercise_id[:2]}_*.ipynb")
-        return lab_cells.solution_source(notebook, exercise_id)
+        return lab_cells.course_source(exercise_id)
     return (VARIANTS / f"{base}.py").read_text()
 
 
@@ -35,5 +34,4 @@ def patched(text: str, patch: Sequence[tuple[str, str]]) -> str:
 @cache
 def load(exercise_id: str, base: str, patch: Patch = ()) -> Callable:
     """The function of an exercise from a base kernel and a patch."""
-    name = exercises.get(exercise_id).signature.split("(")[0]
-    return lab_cells.load(patched(base_source(exercise_id, base), patch), name)
+    return lab_cells.load(patched(base_source(exercise_id, base), patch), exercises.get(exercise_id).function)

@@ -1,22 +1,14 @@
 """The ledger against the meter: real kernels ask for exactly the bytes that it says, tensor by tensor."""
 
-from pathlib import Path
-
 import pytest
 import torch
 
 import flashkit  # noqa: F401  comes before triton
-from flashkit.exercises import lab_cells
+from flashkit.exercises.lab_cells import solution
 from flashkit.instruments.meter import Meter
 from reference import traffic
 from reference.traffic import Shape, by_tensor, fa1_blocks
 from tests.reference import ledger_kernels
-
-ROOT = Path(__file__).parents[2]
-
-
-def solution(lab, exercise, name):
-    return lab_cells.load(lab_cells.solution_source(ROOT / "solutions" / lab / f"{lab}.ipynb", exercise), name)
 
 
 def metered(function, tensors, outputs=(), /, **options):
@@ -38,7 +30,7 @@ def metered(function, tensors, outputs=(), /, **options):
 )
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=["fp32", "fp16"])
 def test_naive_attention_in_three_kernels(N_q, N_k, d, d_v, dtype):
-    naive_attention = solution("01_hbm_traffic", "01.naive_attention", "naive_attention")
+    naive_attention = solution("01.naive_attention", "naive_attention")
     tensors = {"q": torch.randn(N_q, d), "k": torch.randn(N_k, d), "v": torch.randn(N_k, d_v)}
     tensors = {name: x.to(dtype) for name, x in tensors.items()}
     moved, _ = metered(naive_attention, tensors, ("o",), block_q=16, block_k=32)
@@ -49,7 +41,7 @@ def test_naive_attention_in_three_kernels(N_q, N_k, d, d_v, dtype):
 @pytest.mark.parametrize("itemsize", [4, 2])
 @pytest.mark.parametrize(("rows", "columns"), [(4, 64), (5, 77), (3, 1)])
 def test_row_softmax_is_one_read_and_one_write(rows, columns, itemsize):
-    row_softmax = solution("01_hbm_traffic", "01.softmax", "row_softmax")
+    row_softmax = solution("01.softmax", "row_softmax")
     x = torch.randn(rows, columns).to(torch.float32 if itemsize == 4 else torch.float16)
     moved, _ = metered(row_softmax, {"x": x}, ("y",))
     assert sum(moved.values()) == 2 * rows * columns * itemsize and moved["x"] == moved["y"]
@@ -57,7 +49,7 @@ def test_row_softmax_is_one_read_and_one_write(rows, columns, itemsize):
 
 @pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
 def test_flash_attention_2s_order(causal):
-    flash_forward = solution("03_flash_forward", "03.heads", "flash_forward")
+    flash_forward = solution("03.heads", "flash_forward")
     s = Shape(40, 70, 16, 32, 32, 16, itemsize=4, B=2, H_q=4, H_kv=2, causal=causal, offset=30)
     shapes = {"q": (2, 4, 40, 16), "k": (2, 2, 70, 16), "v": (2, 2, 70, 32)}
     tensors = {name: torch.randn(shape) for name, shape in shapes.items()}
@@ -102,7 +94,7 @@ def test_the_meter_sees_fa1_fall_with_m():
 
 
 def test_the_meter_sees_fa2_fall_with_block_q():
-    rows = solution("03_flash_forward", "03.rows", "attention_rows")
+    rows = solution("03.rows", "attention_rows")
     for block_q in (16, 32, 64, 128):
         tensors = {name: torch.randn(N, D) for name in "qkv"}
         moved, _ = metered(rows, tensors, ("o",), block_q=block_q, block_k=64)
