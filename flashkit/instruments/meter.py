@@ -274,10 +274,18 @@ class Meter:
                 target.traffic.stored += lanes.size * access.nbytes
             else:
                 target.traffic.atomic += lanes.size * access.nbytes
-        self._events.append((
-            access.launch, access.program, target, access.kind, int(positions.min()), int(positions.max()),
-            lanes.size * access.nbytes, access.line.number if access.line else None,
-        ))
+        self._events.append(
+            (
+                access.launch,
+                access.program,
+                target,
+                access.kind,
+                int(positions.min()),
+                int(positions.max()),
+                lanes.size * access.nbytes,
+                access.line.number if access.line else None,
+            )
+        )
 
     def _look_for_race(self, access, target, positions, slots) -> None:
         """Another program of this launch at the same element, and one of the two stored without an atomic."""
@@ -303,9 +311,16 @@ class Meter:
     def _finding(self, access: Access, kind: str, target: Target, index, **more) -> Finding:
         line = access.line
         return Finding(
-            kind=kind, tensor=target.name, index=index, program=access.program, kernel=self._current.name,
-            lineno=line.number if line else None, line=line.text if line else "",
-            filename=line.filename if line else None, access=access.kind, **more,
+            kind=kind,
+            tensor=target.name,
+            index=index,
+            program=access.program,
+            kernel=self._current.name,
+            lineno=line.number if line else None,
+            line=line.text if line else "",
+            filename=line.filename if line else None,
+            access=access.kind,
+            **more,
         )
 
     def _first_time(self, kind, access, target) -> bool:
@@ -429,7 +444,8 @@ class Meter:
         An output that shares its storage with another takes over only the arguments that lie within it.
         """
         mine = [
-            t for t in self._targets
+            t
+            for t in self._targets
             if t.shadow is shadow and (alone or (t.extent.start >= extent.start and t.extent.end <= extent.end))
         ]
         whole = Target(name, shadow, extent)
