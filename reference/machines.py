@@ -32,6 +32,11 @@ class Machine:
     l2_tbs: float | None = None
 
     @property
+    def gpu(self) -> str:
+        """The GPU's name, whether its figures are our own or a data sheet's."""
+        return self.name.removesuffix(" measured")
+
+    @property
     def balance(self) -> float:
         """FLOP a byte at which the roofline bends: below it memory is the limit, above it arithmetic."""
         return self.tflops / self.hbm_tbs

@@ -199,7 +199,7 @@ class _Engine:
         begun, done = self._event(), self._event()
         role.known |= begun
         self.tiles.read(role.name, i, role.known, done)
-        self.registers[role.name].multiply(role.name, i, role.known, done)
+        self.registers[role.name].multiply(role.name, i, done)
         earlier = role.products[-1][1] if role.products else 0
         role.products.append((done, role.known | done | earlier))
 

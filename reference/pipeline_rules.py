@@ -200,7 +200,7 @@ class Registers:
         self.S: tuple[int, int] | None = None  # block, end of its product
         self.O: list[tuple[int, int]] = []
 
-    def multiply(self, role: str, i: Instruction, known: int, done: int) -> None:
+    def multiply(self, role: str, i: Instruction, done: int) -> None:
         block = i["block"]
         if i["product"] == "S":
             if self.S is not None and (left := self._left(self.S[0])):

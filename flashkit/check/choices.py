@@ -23,7 +23,6 @@ TILES = (("block_q", "block_m"), ("block_k", "block_n"))  # names, in any case, 
 WARPS, STAGES = 4, 3  # what Triton takes where a launch does not say
 PLAIN_FLOP = 128  # at most, of an instruction that is no matrix product: two multiply-adds in each of 32 lanes
 NOT_TRIED = ("timeout", "unavailable")
-QUIET = lambda done, total: None  # noqa: E731
 
 
 class Kernel(Protocol):
@@ -83,8 +82,11 @@ class Choice:
 
     def __str__(self) -> str:
         mark = {True: "✓", False: "✗", None: "?"}[self.holds]
-        gpu = OF_ARCH[self.arch].name.removesuffix(" measured")
-        return f"{mark} {self.part} {gpu}: {told(self.candidate)}: {self.why}"
+        return f"{mark} {self.part} {OF_ARCH[self.arch].gpu}: {told(self.candidate)}: {self.why}"
+
+
+def print_nothing(done: int, total: int) -> None:
+    """The progress of a judgement, told to nobody."""
 
 
 def told(candidate: Candidate | None) -> str:
@@ -98,7 +100,7 @@ def judge(
     tuning: Tuning,
     launched: Mapping[int, Sequence[Kernel]],
     compiler: Compiler = compile_launched,
-    show: Callable[[int, int], None] = QUIET,
+    show: Callable[[int, int], None] = print_nothing,
 ) -> list[Choice]:
     """A verdict for each architecture from the kernels launched for it, in order; ``show`` is told of the progress."""
     found = {arch: _unread(arch, kernels) for arch, kernels in launched.items()}
@@ -124,7 +126,7 @@ def _compiled(tuning: Tuning, arch: int, candidate: Candidate, row: Resources) -
     """The verdict from the compiler's answer alone; with ``seconds`` and not holding where it is only too slow."""
     if row.kind in NOT_TRIED:
         return Choice(arch, candidate, None, f"not judged: {row.message}", row)
-    problem = unfit(tuning, row, candidate)
+    problem = unfit(row)
     if problem:
         return Choice(arch, candidate, False, problem, row)
     doubt = unclear(tuning, row, candidate)
@@ -152,7 +154,7 @@ def _against_themselves(
         for arch, candidate, row in zip(left, tried, rows, strict=True):
             if row.kind in NOT_TRIED:
                 untried.add(arch)
-            elif not unfit(tuning, row, candidate) and not unclear(tuning, row, candidate):
+            elif not unfit(row) and not unclear(tuning, row, candidate):
                 done[arch] = _compared(tuning, found[arch], predicted(tuning, arch, candidate, row))
     for arch in slow.keys() - done.keys():
         holds, why = (None, "not compared") if arch in untried else (True, "for another kernel")
@@ -192,7 +194,7 @@ def predicted(tuning: Tuning, arch: int, candidate: Candidate, row: Resources) -
     return predict(row, work, machine, stages).seconds
 
 
-def unfit(tuning: Tuning, row: Resources, candidate: Candidate) -> str:
+def unfit(row: Resources) -> str:
     """Why no GPU of this architecture should run it; "" when one should."""
     if not row.ok:
         return f"does not compile: {row.message.strip().splitlines()[-1] if row.message.strip() else row.kind}"

@@ -36,7 +36,7 @@ class Target:
         if not self.gpu:
             return MACHINE[ELSEWHERE]
         known = sorted(MACHINES, key=lambda machine: not machine.measured)
-        return next((m for m in known if m.name.removesuffix(" measured") in self.gpu and m.arch == self.arch), None)
+        return next((m for m in known if m.gpu in self.gpu and m.arch == self.arch), None)
 
 
 def here() -> Target:
@@ -103,7 +103,7 @@ def _time(timed: Timed, large: Case, rows, stages, target: Target) -> tuple[str,
     except ValueError as error:
         return f"Time not predicted: {error}.", None
     seconds = sum(prediction.seconds for prediction in found)
-    name = machine.name.removesuffix(" measured")
+    name = machine.gpu
     where = f"on this {name}" if target.gpu else f"on an {name}, not measured" if name[0] in "AH" else f"on a {name}"
     return f"Predicted time {where}: {_milliseconds(seconds)} for {_sizes(large)}; {_binds(found)}.", seconds
 

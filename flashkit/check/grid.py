@@ -50,7 +50,7 @@ class Sweep(list[Swept]):
 
     def __init__(self, arch: int, rows: Sequence[Swept]):
         super().__init__(sorted(rows, key=lambda row: row.seconds or float("inf")))
-        self.title = f"sm_{arch}: predicted for {OF_ARCH[arch].name.removesuffix(' measured')}"
+        self.title = f"sm_{arch}: predicted for {OF_ARCH[arch].gpu}"
 
     def __str__(self) -> str:
         rows = [HEADS, *(row.cells() for row in self)]
@@ -100,5 +100,5 @@ def _launched(tuning: Tuning, function: Callable, candidate: Candidate) -> Launc
 
 
 def _swept(tuning: Tuning, arch: int, candidate: Candidate, row: Resources) -> Swept:
-    why = choices.unfit(tuning, row, candidate) or choices.unclear(tuning, row, candidate)
+    why = choices.unfit(row) or choices.unclear(tuning, row, candidate)
     return Swept(candidate, row, None if why else choices.predicted(tuning, arch, candidate, row), why)

@@ -7,12 +7,14 @@ the ratio, never milliseconds, gives the points. A timer that does not trust its
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from flashkit.check.report import COLOURS, PAGE
 from flashkit.environment import capabilities
 from flashkit.exercises.contract import SLOW, Case, Exercise
+from flashkit.exercises.inputs import ITEMSIZE
 from flashkit.instruments.timing import Call, Device, Timing, compare
 from reference.machines import Machine
 
@@ -64,13 +66,7 @@ def floor_of(exercise: Exercise, case: Case, machine: Machine | None) -> float:
     """The least seconds that physics allows: its FLOP over the peak, or each argument read once; 0 if not known."""
     if machine is None:
         return 0.0
-    sizes = {"fp32": 4, "fp16": 2, "bf16": 2}
-    read = 0
-    for shape, dtype in exercise.timed.tensors(case).values():
-        size = sizes[dtype]
-        for n in shape:
-            size *= n
-        read += size
+    read = sum(math.prod(shape) * ITEMSIZE[dtype] for shape, dtype in exercise.timed.tensors(case).values())
     return machine.seconds(exercise.gpu.flop(case), read)
 
 

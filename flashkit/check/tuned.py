@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 
-from flashkit.check.choices import QUIET, Choice, Compiler, Kernel, Launched, compile_launched, judge
+from flashkit.check.choices import Choice, Compiler, Kernel, Launched, compile_launched, judge, print_nothing
 from flashkit.check.diagnose import Observation
 from flashkit.check.report import Report
 from flashkit.check.score import points
@@ -48,7 +48,7 @@ def report(
     plain: Report,
     launched: Mapping[int, Sequence[Kernel]],
     compiler: Compiler = compile_launched,
-    show: Callable[[int, int], None] = QUIET,
+    show: Callable[[int, int], None] = print_nothing,
 ) -> TunedReport:
     """The report from ``plain``, which judged the answers, and from what was launched for each architecture."""
     choices = judge(exercise.tuning, launched, compiler, show) if plain.verdict == "right" else []

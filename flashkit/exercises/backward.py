@@ -10,9 +10,9 @@ import numpy as np
 from flashkit.exercises import backward_faults, flash_forward, timed
 from flashkit.exercises.backward_faults import CannotRun, Fault, Variant
 from flashkit.exercises.contract import Case, Exercise
-from flashkit.exercises.flash_forward import ITEMSIZE, attention_case, draw_like, read_with_strides_of
+from flashkit.exercises.flash_forward import attention_case, draw_like, read_with_strides_of
 from flashkit.exercises.honest import honest_backward
-from flashkit.exercises.inputs import ARITHMETIC, NUMPY_DTYPES, attention_inputs
+from flashkit.exercises.inputs import ARITHMETIC, ITEMSIZE, NUMPY_DTYPES, attention_inputs
 from flashkit.runtime.call import Argument, Call, Returned
 from reference import backward, forward
 from reference.shapes import kv_head

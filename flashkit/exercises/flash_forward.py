@@ -10,12 +10,10 @@ from flashkit.exercises import timed
 from flashkit.exercises.contract import Case, Exercise
 from flashkit.exercises.forward_faults import EMPTY_ROW, Variant, bank
 from flashkit.exercises.honest import honest_forward
-from flashkit.exercises.inputs import ARITHMETIC, attention_inputs
+from flashkit.exercises.inputs import ARITHMETIC, ITEMSIZE, attention_inputs
 from flashkit.runtime.call import Argument, Call, Returned
 from flashkit.runtime.placement import strides_of
 from reference.forward import STEPS, dense, kv_head, multi_head, tiled
-
-ITEMSIZE = {"fp32": 4, "fp16": 2}
 
 
 def attention_case(

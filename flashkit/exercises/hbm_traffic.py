@@ -10,6 +10,7 @@ from flashkit.exercises import flash_forward, rows, timed
 from flashkit.exercises.contract import Case, Exercise, Fault, Timed
 from flashkit.exercises.formula import formula
 from flashkit.exercises.forward_faults import FAULT, Variant
+from flashkit.exercises.inputs import ITEMSIZE
 from flashkit.exercises.rows import row_case
 from flashkit.runtime.call import Argument, Call, Returned
 from reference import forward, traffic
@@ -150,7 +151,7 @@ def softmax_exercise(id: str, cases, faults, loads: int, **rest) -> Exercise:
         return Call({"x": Argument(x, case.dtype, case.layout)}, options, (Returned("y", x.shape, case.dtype),))
 
     def budget(case: Case) -> dict[str, int]:
-        size = case.sizes["rows"] * case.sizes["columns"] * flash_forward.ITEMSIZE[case.dtype]
+        size = case.sizes["rows"] * case.sizes["columns"] * ITEMSIZE[case.dtype]
         return {"x": loads * size, "y": size}
 
     return Exercise(
@@ -202,9 +203,7 @@ SOFTMAX = softmax_exercise(
 
 def _naive_budget(case: Case) -> dict[str, int]:
     s, o = case.sizes, case.options
-    shape = traffic.Shape(
-        s["N_q"], s["N_k"], s["d"], s["d_v"], o["block_q"], o["block_k"], flash_forward.ITEMSIZE[case.dtype]
-    )
+    shape = traffic.Shape(s["N_q"], s["N_k"], s["d"], s["d_v"], o["block_q"], o["block_k"], ITEMSIZE[case.dtype])
     moved = traffic.by_tensor(traffic.naive(shape))
     return {**{name: moved[name] for name in "qkvo"}, "*": moved["s"] + moved["p"]}
 

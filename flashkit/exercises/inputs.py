@@ -16,6 +16,7 @@ from reference.shapes import FLOAT16, FLOAT32
 
 ARITHMETIC = {"fp32": FLOAT32, "fp16": FLOAT16}  # what a kernel computes in, by its inputs' dtype
 NUMPY_DTYPES = {"fp32": np.float32, "fp16": np.float16}
+ITEMSIZE = {"fp32": 4, "fp16": 2, "bf16": 2}  # bytes
 CARRIER = 8.0  # Q's constant coordinate
 
 

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from flashkit.exercises import flash_forward, rows, timed
+from flashkit.exercises import rows, timed
 from flashkit.exercises.contract import COMPILED, NUMBER, Case, CudaKernel, Exercise, Fault, Timed
 from flashkit.exercises.forward_faults import FAULT
 from flashkit.exercises.hbm_traffic import row_meter_says, softmax_exercise
+from flashkit.exercises.inputs import ITEMSIZE
 from flashkit.exercises.rows import row_case
 from flashkit.runtime.call import Argument, Call, Returned
 from reference.online_softmax import State, merge
@@ -278,7 +279,7 @@ def _sum_call(case: Case) -> Call:
 
 
 def _sum_budget(case: Case) -> dict[str, int]:
-    size, n = flash_forward.ITEMSIZE[case.dtype], case.sizes
+    size, n = ITEMSIZE[case.dtype], case.sizes
     return {
         "s": n["rows"] * n["columns"] * size,
         "v": n["rows"] * n["columns"] * n["d_v"] * size,

@@ -11,8 +11,8 @@ import numpy as np
 
 from flashkit.exercises import flash_forward, timed
 from flashkit.exercises.contract import NUMBER, Case, Exercise, Fault, Outputs
-from flashkit.exercises.flash_forward import ITEMSIZE, attention_case, draw_like, layouts_of
-from flashkit.exercises.inputs import attention_inputs
+from flashkit.exercises.flash_forward import attention_case, draw_like, layouts_of
+from flashkit.exercises.inputs import ITEMSIZE, attention_inputs
 from flashkit.exercises.parallelism_faults import (
     Job,
     Plan,

@@ -8,11 +8,11 @@ from dataclasses import replace
 import torch
 
 from flashkit.exercises.contract import Case, GpuCell, Timed
+from flashkit.exercises.inputs import ITEMSIZE
 from flashkit.instruments import workload
 from flashkit.instruments.workload import Work
 from reference.traffic import Shape
 
-ITEMSIZE = {"fp32": 4, "fp16": 2, "bf16": 2}
 HEADS = {"B": 4, "H_q": 16, "H_kv": 16, "N_q": 4096, "N_k": 4096}
 PERSISTENT = {**HEADS, "sms": 132}  # an H200's
 ONE_HEAD = {"B": 1, "H_q": 1, "H_kv": 1, "N_q": 8192, "N_k": 8192}

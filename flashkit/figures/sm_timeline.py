@@ -140,7 +140,7 @@ def _profile(name: str, run: Timeline, last: float) -> Scene:
         for bin in range(BINS):
             start, end = bin * width, (bin + 1) * width
             if start < time:
-                _bar(frame, bin, _working(run, start, end), run.places, last, now=time <= end)
+                _bar(frame, bin, _working(run, start, end), run.places, now=time <= end)
         _axis(frame, last, bottom, time)
     return scene
 
@@ -150,7 +150,7 @@ def _working(run: Timeline, start: float, end: float) -> float:
     return sum(max(0.0, min(s.end, end) - max(s.start, start)) for s in run.spans) / (end - start)
 
 
-def _bar(frame: Frame, bin: int, working: float, places: int, last: float, now: bool) -> None:
+def _bar(frame: Frame, bin: int, working: float, places: int, now: bool) -> None:
     x, wide = LEFT + (RIGHT - LEFT) * bin / BINS, (RIGHT - LEFT) / BINS
     high = HIGH * working / places
     if high < 22:  # too low for a number inside

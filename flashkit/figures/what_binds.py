@@ -28,7 +28,7 @@ def what_binds() -> Figure:
     Steps are stages; controls choose the GPU and the warps of a block.
     """
     scenes = {(g, w): _scene(arch, warps) for g, arch in enumerate(OF_ARCH) for w, warps in enumerate(WARPS)}
-    names = tuple(machine.name.removesuffix(" measured") for machine in OF_ARCH.values())
+    names = tuple(machine.gpu for machine in OF_ARCH.values())
     return Figure.of(
         scenes,
         Control("GPU", names, "select", list(OF_ARCH).index(90)),
@@ -44,7 +44,7 @@ def look(guess: Estimate) -> str:
 
 
 def _scene(arch: int, warps: int) -> Scene:
-    name = OF_ARCH[arch].name.removesuffix(" measured")
+    name = OF_ARCH[arch].gpu
     scene = Scene(
         "What binds a tile choice",
         "A grid of query tile against key tile; each cell says how many blocks an SM holds and is coloured by what "

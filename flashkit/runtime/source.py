@@ -257,14 +257,19 @@ def _own_lines(target: Any, only_jit: bool) -> list[tuple[str, Line]]:
     ]
     if not only_jit or inspect.isclass(target):
         return pairs
-    return [pair for i, pair in enumerate(pairs, 1) if i not in _foreign_decorators("\n".join(texts))]
+    return [pair for i, pair in enumerate(pairs, 1) if i not in _foreign_decorators("\n".join(texts), _scope(target))]
 
 
-def _foreign_decorators(text: str) -> set[int]:
-    """Line numbers (from 1) of the decorators that are not ``jit``."""
+def _foreign_decorators(text: str, scope: Mapping[str, Any]) -> set[int]:
+    """Line numbers (from 1) of the decorators that are not ``jit``, whatever name it was imported by."""
+
+    def is_jit(node: ast.expr) -> bool:
+        named = node.func if isinstance(node, ast.Call) else node
+        meant = scope.get(named.id) if isinstance(named, ast.Name) else None
+        return getattr(meant, "__name__", "") == "jit" or "jit" in (ast.get_source_segment(text, node) or "")
+
     decorators = ast.parse(text).body[0].decorator_list
-    others = [node for node in decorators if "jit" not in (ast.get_source_segment(text, node) or "")]
-    return {n for node in others for n in range(node.lineno, node.end_lineno + 1)}
+    return {n for node in decorators if not is_jit(node) for n in range(node.lineno, node.end_lineno + 1)}
 
 
 def _globals_used(text: str, own_name: str) -> list[str]:

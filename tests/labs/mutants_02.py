@@ -55,7 +55,6 @@ MERGE = (
 # ---- 02.softmax
 
 LOAD = f"x = tl.load(x_ptr + lanes, mask=lanes < columns, other={INF}).to(tl.float32)\n        m_new"
-LOAD_AGAIN = f"x = tl.load(x_ptr + lanes, mask=lanes < columns, other={INF}).to(tl.float32)\n        tl.store"
 MAX = "m_new = tl.maximum(m, tl.max(x, 0))"
 SUM = "l = l * tl.exp(m - m_new) + tl.sum(tl.exp(x - m_new), 0)"
 STORE = "tl.store(y_ptr + lanes, tl.exp(x - m) / l, mask=lanes < columns)"

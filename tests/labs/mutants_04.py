@@ -37,8 +37,6 @@ SAVE_ACC = (  # the forward also leaves acc, undivided, and the backward takes i
     ("ctx.save_for_backward(q, k, v, o, lse)", "ctx.save_for_backward(q, k, v, acc, lse)"),
 )
 # Lines of variants
-T_P = "P_T = tl.exp2(S_T - lse_log2[None, :])"
-T_DS = "dS_T = P_T * (dP_T - D_i[None, :])"
 T_DIAGONAL = "keys[:, None] <= rows[None, :] + offset"
 T_START = "start = tl.maximum(0, j * block_k - offset) // block_q"
 R_HIDDEN = "hidden = hidden | (keys[None, :] - rows[:, None] > offset)"

@@ -74,7 +74,6 @@ OWN_HEADS = (
 CHUNK = "for n in range(first, first + share):"
 SHARE = "share = tiles // programs + (p < tiles % programs).to(tl.int32)"
 FIRST = "first = p * (tiles // programs) + tl.minimum(p, tiles % programs)"
-TAKE = "        n = tl.atomic_add(counter_ptr, 1)\n"
 
 PERSISTENT = (
     mutant("persistent", "heads-only-grid", *OWN_HEADS, (GRID, "grid = (B * H_q,)"), note="the grid of the first FlashAttention"),
@@ -119,7 +118,6 @@ H = "h = (n % heads % H_q).to(tl.int64)"
 CAUSAL_GRID = "grid = (triton.cdiv(N_q, block_q) * B * H_q,)"
 END = "end = tl.minimum(N_k, tl.maximum(0, (i + 1) * block_q + offset))"
 BY_HEAD = ((B, "b = (n // t // H_q).to(tl.int64)"), (H, "h = (n // t % H_q).to(tl.int64)"))
-ASK = "while n < t * heads:"
 SNAKE_TURN = "        if turn % 2 == 1:\n            place = tl.num_programs(0) - 1 - place\n"
 STRIDE = "for first in range(0, t * heads, tl.num_programs(0)):"
 
