@@ -110,16 +110,16 @@ def test_only_jit_decorators_stay_for_a_kernel_and_all_for_a_host_function():
     assert "autotune" in collect(launches).text
 
 
-kernel = triton.jit
+as_kernel = triton.jit
 
 
-@kernel
+@as_kernel
 def renamed_decorator(x, n: tl.constexpr):
     tl.store(x + tl.arange(0, n), 0.0)
 
 
 def test_jit_by_another_name_stays_too():
-    assert "@kernel\ndef renamed_decorator" in collect(renamed_decorator).text
+    assert "@as_kernel\ndef renamed_decorator" in collect(renamed_decorator).text
 
 
 def test_what_a_closure_holds_is_found():
