@@ -370,6 +370,16 @@ CAUSAL = exercise(
     ),
 )
 
+HARD_CASES = (  # of masks and of values, for every forward in heads
+    attention_case("rows that see no key", 45, 33, 16, 32, offset=-12),
+    attention_case("rows past the last key see all", 45, 21, 16, 16, offset=1),
+    attention_case("a hidden key with a huge score", 37, 37, 16, 16, values="peak", offset=0),
+    attention_case("every tile raises the maximum", 19, 61, 32, 16, values="rising"),
+    attention_case("every tile lowers the maximum", 19, 61, 32, 16, values="falling"),
+    attention_case("scores that overflow exp", 23, 47, 16, 16, values="large"),
+    attention_case("all scores far below zero", 17, 43, 16, 32, values="negative"),
+    attention_case("every score below any finite mask", 27, 43, 16, 32, values="trap", offset=16),
+)
 HEADS = exercise(
     "03.heads",
     dims=4,
@@ -400,14 +410,7 @@ HEADS = exercise(
         ),
         attention_case("one query, one key", 1, 1, 16, 16),
         attention_case("causal, bottom-right, unequal tiles", 40, 70, 32, 16, d_v=32, offset=30),
-        attention_case("rows that see no key", 45, 33, 16, 32, offset=-12),
-        attention_case("rows past the last key see all", 45, 21, 16, 16, offset=1),
-        attention_case("a hidden key with a huge score", 37, 37, 16, 16, values="peak", offset=0),
-        attention_case("every tile raises the maximum", 19, 61, 32, 16, values="rising"),
-        attention_case("every tile lowers the maximum", 19, 61, 32, 16, values="falling"),
-        attention_case("scores that overflow exp", 23, 47, 16, 16, values="large"),
-        attention_case("all scores far below zero", 17, 43, 16, 32, values="negative"),
-        attention_case("every score below any finite mask", 27, 43, 16, 32, values="trap", offset=16),
+        *HARD_CASES,
         attention_case(
             "half precision, gaps between rows, heads and batches",
             41,

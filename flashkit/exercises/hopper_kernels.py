@@ -12,7 +12,7 @@ import torch
 
 from flashkit.exercises import flash_forward, rows, timed
 from flashkit.exercises.contract import COMPILED_CODE, WITH_CODE, Case, CudaKernel, Exercise, Fault, MadeOf
-from flashkit.exercises.flash_forward import attention_case
+from flashkit.exercises.flash_forward import HARD_CASES, attention_case
 from flashkit.exercises.forward_faults import FAULT, bank
 from flashkit.exercises.rows import row_case
 from flashkit.runtime.call import Call, Returned
@@ -65,14 +65,7 @@ DESCRIPTORS = flash_forward.exercise(
         attention_case("heads as a model hands them over", 21, 35, 32, 16, B=2, H_q=2, layout="bshd", offset=14),
         attention_case("one query, one key", 1, 1, 16, 16),
         attention_case("causal, unequal tiles", 40, 70, 32, 16, offset=30),
-        attention_case("rows that see no key", 45, 33, 16, 32, offset=-12),
-        attention_case("rows past the last key see all", 45, 21, 16, 16, offset=1),
-        attention_case("a hidden key with a huge score", 37, 37, 16, 16, values="peak", offset=0),
-        attention_case("every tile raises the maximum", 19, 61, 32, 16, values="rising"),
-        attention_case("every tile lowers the maximum", 19, 61, 32, 16, values="falling"),
-        attention_case("scores that overflow exp", 23, 47, 16, 16, values="large"),
-        attention_case("all scores far below zero", 17, 43, 16, 32, values="negative"),
-        attention_case("every score below any finite mask", 27, 43, 16, 32, values="trap", offset=16),
+        *HARD_CASES,
         attention_case("half precision, weights that round alike", 19, 75, 16, 32, values="alike", dtype="fp16"),
     ),
     faults=(NEXT_HEAD, *bank(*POINTERS, "scale-of-another-dimension")),  # there is one: d_v = d

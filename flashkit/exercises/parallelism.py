@@ -23,6 +23,7 @@ from flashkit.exercises.parallelism_faults import (
     longest_first,
     of_the_visits,
 )
+from flashkit.exercises.timed import ledger_shape
 from flashkit.instruments.schedule import COLUMNS
 from flashkit.runtime.call import Argument, Call, Returned
 from reference import schedule
@@ -199,14 +200,6 @@ def _longest(query_tiles: int, heads: int) -> list[tuple[int, int]]:
 SLACK = 1.25
 
 
-def shape_of(case: Case) -> Shape:
-    s, o = case.sizes, case.options
-    return Shape(
-        *(s["N_q"], s["N_k"], s["d"], s["d_v"], o["block_q"], o["block_k"], ITEMSIZE[case.dtype]),
-        *(s["B"], s["H_q"], s["H_kv"], o["causal"], o["offset"]),
-    )
-
-
 def units(shape: Shape, plan: Plan, i: int) -> int:
     """Key tiles that a visit of query tile i walks; one that does not exist walks as far as the mask lets it."""
     return shape.key_tiles if plan.whole else shape.visited(i)
@@ -268,7 +261,7 @@ def _stored_again(column: dict[str, np.ndarray], most: int) -> int:
 
 def predicted(case: Case, plan: Plan) -> dict[str, np.ndarray]:
     """What a kernel with this plan gives; ``{"stopped": tensors}`` where it would leave a tensor."""
-    shape, sms = shape_of(case), case.sizes["sms"]
+    shape, sms = ledger_shape(case), case.sizes["sms"]
     lists = plan.lists(Job(shape, sms))
     places = [place for own in lists for place in own]
     if any(b * shape.H_q + h >= shape.heads or (h >= shape.H_q and case.layout != "contiguous") for _, b, h in places):
@@ -301,7 +294,7 @@ def bound(case: Case) -> float:
     Equal tiles are shared as evenly as whole tiles allow. No schedule ends before the longest tile, nor before an even
     share of all the work.
     """
-    job = Job(shape_of(case), case.sizes["sms"])
+    job = Job(ledger_shape(case), case.sizes["sms"])
     tasks = schedule.forward_tasks(job.shape)
     if not job.shape.causal:
         return schedule.simulate(tasks, job.sms).makespan
@@ -334,11 +327,11 @@ def exercise(id: str, *, options: tuple[str, ...], judged: tuple[str, ...], case
         return outputs if "stopped" in outputs else {n: x for n, x in outputs.items() if n in ("o", *judged)}
 
     def least(case: Case) -> dict[str, np.ndarray]:
-        walked = sum(task.cost for task in schedule.forward_tasks(shape_of(case)))
+        walked = sum(task.cost for task in schedule.forward_tasks(ledger_shape(case)))
         return _schedule(0, case.sizes["sms"], walked, bound(case))
 
     def budget(case: Case) -> dict[str, int]:
-        job = Job(shape_of(case), case.sizes["sms"])
+        job = Job(ledger_shape(case), case.sizes["sms"])
         counter = 8 * (job.tiles + max(job.sms, job.tiles))  # a number for each tile, and one more for each program
         return {name: size for name, size in flash_forward.budget(case).items() if name != "lse"} | {"*": counter}
 

@@ -7,7 +7,8 @@ from flashkit import exercises
 from flashkit.check import check
 from flashkit.check.compare import judge
 from flashkit.check.diagnose import Observation
-from flashkit.exercises.parallelism import bound, observed, shape_of
+from flashkit.exercises.parallelism import bound, observed
+from flashkit.exercises.timed import ledger_shape
 from flashkit.instruments.schedule import COLUMNS
 from flashkit.runtime import wire
 from flashkit.runtime.runner import run
@@ -71,7 +72,7 @@ def test_the_schedule_crosses_the_wire_of_the_sandbox():
 def test_the_bound_leaves_a_quarter_above_the_least_possible():
     assert bound(CASE) == 5  # 18 equal tiles on 4
     small = CAUSAL.cases[0]
-    shape, sms = shape_of(small), small.sizes["sms"]
+    shape, sms = ledger_shape(small), small.sizes["sms"]
     work = shape.heads * sum(shape.visited(i) for i in range(shape.query_tiles))
     assert bound(small) == pytest.approx(1.25 * max(work / sms, 4))
 
