@@ -10,7 +10,7 @@ import difflib
 from collections.abc import Callable, Sequence
 
 from flashkit import exercises, progress
-from flashkit.check import cuda, gluon, made_of, tuned
+from flashkit.check import choice_report, cuda, gluon, made_of
 from flashkit.check.compare import judge
 from flashkit.check.cost import Target, cost, here
 from flashkit.check.diagnose import Diagnosis, Observation, diagnose, where
@@ -59,7 +59,9 @@ def check(
 
     report = conclude(exercise, observations, pending, again, public=cases is None, target=target)
     if exercise.tuning is not None:
-        report = tuned.report(exercise, report, tuned.launched(observations), show=tuned.progress_line)
+        report = choice_report.report(
+            exercise, report, choice_report.launched(observations), show=choice_report.progress_line
+        )
     if cases is None and progress.in_a_notebook():
         progress.checked(id, report.points, report.out_of)
     return report

@@ -14,10 +14,10 @@ from pathlib import Path
 from statistics import median
 
 from flashkit.check import check, find
-from flashkit.check.chosen import chosen
+from flashkit.check.choice_timing import time_choice
 from flashkit.check.compare import judge
 from flashkit.check.cost import Target
-from flashkit.check.on_gpu import buffers, call_of, course_kernel, disagreement, on_this_gpu
+from flashkit.check.large_call import buffers, call_of, course_kernel, disagreement, on_this_gpu
 from flashkit.check.timing import DTYPES, ELSEWHERE, floor_of, race
 from flashkit.runtime.compiled import run_compiled
 
@@ -100,7 +100,7 @@ def timed(id: str, function, target: Target) -> dict:
     floor = floor_of(exercise, case, target.machine)
     with gpu.alone():
         if others:
-            report = chosen(exercise, kernel, others, gpu, floor)
+            report = time_choice(exercise, kernel, others, gpu, floor)
         else:
             report = race(exercise, kernel, own, peers, gpu, floor)
     gpu.refresh(2)

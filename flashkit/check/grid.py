@@ -10,8 +10,8 @@ import torch
 
 from flashkit import exercises
 from flashkit.check import choices
+from flashkit.check.choice_report import progress_line
 from flashkit.check.choices import Candidate, Launched, compile_launched, milliseconds, told
-from flashkit.check.tuned import progress_line
 from flashkit.exercises.contract import Tuning
 from flashkit.instruments.dry_run import launches
 from flashkit.instruments.resources import ARCHITECTURES, Resources

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from flashkit.check import conclude, cuda, gluon, tuned
+from flashkit.check import choice_report, conclude, cuda, gluon
 from flashkit.check.compare import Judge
 from flashkit.check.compare import judge as reference_of
 from flashkit.check.diagnose import Observation
@@ -147,7 +147,7 @@ class Examiner:
         if report.exercise.tuning is None:
             return report
         compiler = claimed_kernels.compiler(self._sources(), self.settings.limits)
-        return tuned.report(report.exercise, report, child.claims, compiler)
+        return choice_report.report(report.exercise, report, child.claims, compiler)
 
 
 def _reference(exercise: Exercise, case: Case) -> Judge:

@@ -163,7 +163,7 @@ def stand_in(monkeypatch):
             yield replace(row, kind="unavailable" if arch == 100 else "ok")
 
     monkeypatch.setattr(
-        "flashkit.check.tuned.judge", lambda tuning, launched, _, show: judge(FAST, launched, compile_launched)
+        "flashkit.check.choice_report.judge", lambda tuning, launched, _, show: judge(FAST, launched, compile_launched)
     )
 
 

@@ -10,7 +10,7 @@ import torch
 from flashkit import exercises
 from flashkit.check import check_time, child, gpu_machine
 from flashkit.check.cost import Target
-from flashkit.check.on_gpu import buffers, call_of, course_kernel, disagreement, on_this_gpu
+from flashkit.check.large_call import buffers, call_of, course_kernel, disagreement, on_this_gpu
 from flashkit.check.timing import TimeReport, floor_of, race, share_of
 from flashkit.exercises.contract import TIERS
 from flashkit.instruments import gpu_clock

@@ -6,7 +6,7 @@ import pytest
 
 import flashkit  # noqa: F401  comes before triton
 from flashkit import exercises
-from flashkit.check import on_gpu
+from flashkit.check import large_call
 from tests.gpu import hopper
 from tests.labs import gluon_emulator
 from tests.labs.kernels import base_source, patched
@@ -53,10 +53,10 @@ def test_a_child_that_ends_badly_is_no_pass():
 def test_a_gpu_cell_would_compare_with_an_fp32_run(step):
     exercise = exercises.get(f"07.{step}")
     case = replace(exercise.gpu.case, sizes={**exercise.gpu.case.sizes, "H_q": 2, "H_kv": 2, "N_q": 200, "N_k": 200})
-    tensors = on_gpu.buffers(exercise, case, "cpu")
+    tensors = large_call.buffers(exercise, case, "cpu")
     for tensor in tensors.values():
         tensor.normal_(generator=torch.Generator().manual_seed(1))
     course = kernel(step)
-    assert on_gpu.disagreement(exercise, course, course, case, tensors) == ""
+    assert large_call.disagreement(exercise, course, course, case, tensors) == ""
     wrong = kernel(step, (("first_row + gl.arange(0, acc", "first_row + 1 + gl.arange(0, acc"),))  # lse a row too far
-    assert on_gpu.disagreement(exercise, wrong, course, case, tensors).startswith("In fp16")
+    assert large_call.disagreement(exercise, wrong, course, case, tensors).startswith("In fp16")

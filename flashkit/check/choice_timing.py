@@ -14,7 +14,7 @@ TIERS = ((1.1, 1.0), (1.25, 0.8), (1.5, 0.6))  # largest ratio to the best candi
 ROUNDS = 7  # of each candidate, to find the best; the best is then timed with care
 
 
-def chosen(
+def time_choice(
     exercise: Exercise,
     kernel: Call,
     candidates: Mapping[Candidate, Call],

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from flashkit import exercises
-from flashkit.check.chosen import chosen
+from flashkit.check.choice_timing import time_choice
 from tests.check.test_time_cell import Clock
 
 TUNED = exercises.get("05.tuned")
@@ -23,7 +23,7 @@ def too_large():
 
 def judged(seconds, candidates=GRID, device=None):
     calls = {c: (lambda s=s: s) if isinstance(s, float) else s for c, s in candidates.items()}
-    return chosen(TUNED, lambda: seconds, calls, device or Clock(), show=lambda done, total: None)
+    return time_choice(TUNED, lambda: seconds, calls, device or Clock(), show=lambda done, total: None)
 
 
 @pytest.mark.parametrize(
