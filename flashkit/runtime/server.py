@@ -107,8 +107,9 @@ def _ended(child: int | None, home: Path, kept: set[str]) -> bytes:
         done, status = os.waitpid(child, os.WNOHANG)
         if not done:
             os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-            status = -1
+            _, status = os.waitpid(child, 0)
+            if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:  # else it was ending by itself
+                status = -1
     for _ in range(50):
         left = _children()
         if not left:
