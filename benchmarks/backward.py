@@ -33,6 +33,7 @@ Call = Callable[[], object]
 
 
 def tensors(seed: int, shape=(B, H, N, D), dtype=torch.bfloat16, device: str = "cuda") -> dict[str, torch.Tensor]:
+    """Normal q, k, v and do of ``shape`` (B, H, N, d), the same for the same seed."""
     generator = torch.Generator(device).manual_seed(seed)
     return {n: torch.randn(shape, generator=generator, device=device).to(dtype) for n in ("q", "k", "v", "do")}
 
@@ -102,6 +103,7 @@ def told(causal: bool, times: Mapping[str, list[float]]) -> dict:
 
 
 def measure(causal: bool) -> dict:
+    """All three participants on each draw of inputs, interleaved: see :func:`told`."""
     from torch.nn.attention import SDPBackend
 
     times: dict[str, list[float]] = {}

@@ -51,12 +51,14 @@ class Ahead(GPU):
 
 
 def tensors(d: int, n: int, device: str = "cuda", dtype=torch.bfloat16, tokens: int = TOKENS, hidden: int = HIDDEN):
+    """Normal q, k, v of shape (tokens / n, hidden / d, n, d)."""
     generator = torch.Generator(device).manual_seed(0)
     shape = (tokens // n, hidden // d, n, d)
     return {name: torch.randn(shape, generator=generator, device=device).to(dtype) for name in "qkv"}
 
 
 def solution(step: str) -> Callable:
+    """The course's function of exercise 07.``step``."""
     names = {"descriptors": "flash_descriptors", "gluon": "gluon_forward"}
     return lab_cells.solution(f"07.{step}", names.get(step, f"gluon_{step}"))
 

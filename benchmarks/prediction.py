@@ -47,6 +47,7 @@ while True:
 
 
 def provenance() -> dict:
+    """What a result file says of where it was measured: GPU, driver, versions, commit and date."""
     driver = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     git = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True)
     commit = git.stdout.strip() if git.returncode == 0 else os.environ.get("COMMIT", "")

@@ -29,6 +29,7 @@ SIZES = {"N": 4096, "d": 64, "B": 4, "H": 16}
 
 
 def case_of(kernel: str, tile: tuple[int, int]) -> Case:
+    """The table's call of a kernel with a tile; a second side of 0 stands for none."""
     return Case("tiles", kernel, **SIZES, block_q=tile[0], block_k=tile[1] or tile[0])
 
 
@@ -57,6 +58,7 @@ def record(kernel: str, case: Case, row: Resources) -> dict:
 
 
 def predicted_ms(case: Case, row: Resources) -> float | None:
+    """Predicted milliseconds on the GPU of the row's architecture; None where not one block fits."""
     if not row.occupancy.blocks:
         return None
     (work,) = works(case)

@@ -34,6 +34,7 @@ def main(how: str, id: str, module: str, name: str, answer: str, arch: str, gpu:
 
 
 def interpreted(id: str, function, target: Target) -> dict:
+    """The fields of a :class:`flashkit.check.gpu_machine.ChildReport`, from a check in the interpreter."""
     report = check(id, function, target=target)
     return {
         "verdict": report.verdict,

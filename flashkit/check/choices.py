@@ -31,7 +31,8 @@ class Kernel(Protocol):
     constants: Mapping[str, Any]
     options: Mapping[str, Any]
 
-    def relaunched(self, candidate: Candidate) -> Kernel: ...
+    def relaunched(self, candidate: Candidate) -> Kernel:
+        """The same kernel, launched with the candidate's tiles, warps and stages."""
 
 
 Compiler = Callable[[Sequence[tuple[Kernel, int]]], Iterator[Resources]]  # kernels, each for its architecture
@@ -90,6 +91,7 @@ def print_nothing(done: int, total: int) -> None:
 
 
 def told(candidate: Candidate | None) -> str:
+    """The candidate in words, as every report and table names it."""
     if candidate is None:
         return "no tile"
     block_q, block_k, warps, stages = candidate
@@ -231,4 +233,5 @@ def _resources(row: Resources) -> str:
 
 
 def milliseconds(seconds: float) -> str:
+    """Seconds as text in ms; three decimals, so that choices can be compared."""
     return f"{seconds * 1e3:.3f} ms"

@@ -92,6 +92,7 @@ class Judge:
 
 
 def judge(exercise: Exercise, case: Case) -> Judge:
+    """The oracle's outputs of a case in float64, and the tolerance of each element from the honest runs."""
     reference, honest = exercise.oracle(case), exercise.honest(case)
     allowed = {
         name: _allowed(exercise, case, name, reference[name], [run[name] for run in honest]) for name in reference

@@ -33,10 +33,12 @@ class TimeReport:
 
     @property
     def out_of(self) -> float:
+        """All points of the cell."""
         return float(self.exercise.gpu_points)
 
     @property
     def pending(self) -> list[str]:
+        """What a GPU would still have to judge."""
         return [] if self.told else ["time on a GPU"]
 
     def __str__(self) -> str:

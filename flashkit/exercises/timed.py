@@ -52,6 +52,9 @@ def attention(works: Works, *names: str, dims: int = 4, grown: Mapping[str, int]
     return Timed(sizes, works, attention_tensors(*names, dims=dims), options)
 
 
+# ---- what each launch of the course's own solution has to do, in launch order: the Works of a Timed -----
+
+
 def forward(case: Case) -> list[Work]:
     return [workload.forward(ledger_shape(case))]
 

@@ -32,6 +32,7 @@ def main(folder: str) -> None:
 
 
 def answered(folder: Path, request: dict) -> dict:
+    """What answer.json holds: points, told and why, as far as they are known."""
     check_nothing()
     function = run_cells(folder, request["cells"], request["seconds"]).get(request["function"])
     if not callable(function):
