@@ -12,6 +12,7 @@ from flashkit.check.timing import TimeReport
 from flashkit.exercises.contract import Case, Exercise
 from flashkit.instruments import cuda_gate, cuda_run
 from flashkit.instruments.compile_gate import Pending
+from flashkit.runtime.beginner_errors import BLANK
 from flashkit.runtime.call import Outcome, Problem
 from flashkit.runtime.runner import run
 from flashkit.runtime.source import Source
@@ -67,8 +68,7 @@ def _blank(source: Source) -> Problem | None:
     """The release's stub, which no C++ compiler would explain."""
     for line in source.lines:
         if line.text.strip().startswith("raise NotImplementedError"):
-            sentence = "This blank is not filled in yet: replace it by your own code."
-            return Problem("crashed", sentence, where=line.where, lineno=line.lineno, line=line.text)
+            return Problem("crashed", BLANK, where=line.where, lineno=line.lineno, line=line.text)
     return None
 
 

@@ -41,8 +41,8 @@ def _workers(wanted: MadeOf, compiled: CompileResult) -> list[str]:
     workers = compiled.roles
     warps = [warps for warps, _ in workers]
     if warps != list(wanted.workers):
-        came = f"workers of {_listed(warps)} warps" if warps else "no workers"
-        return [f"Beside the kernel's own role, workers of {_listed(wanted.workers)} warps are wanted; it has {came}."]
+        came = f"workers of {_listed(warps)}" if warps else "no workers"
+        return [f"Beside the kernel's own role, workers of {_listed(wanted.workers)} are wanted; it has {came}."]
     if workers[-1][1] not in range(1, MODEST + 1):
         return [
             f"The producer asks for {workers[-1][1] or 'no number of'} registers: at most {MODEST} leave the rest room."
@@ -50,8 +50,8 @@ def _workers(wanted: MadeOf, compiled: CompileResult) -> list[str]:
     return []
 
 
-def _listed(numbers: Sequence[int]) -> str:
-    return ", ".join(map(str, numbers))
+def _listed(warps: Sequence[int]) -> str:
+    return ", ".join(map(str, warps)) + (" warp" if list(warps) == [1] else " warps")
 
 
 def _in_flight(wanted: MadeOf, compiled: CompileResult) -> list[str]:

@@ -12,6 +12,7 @@ from flashkit.check.cost import Cost
 from flashkit.check.diagnose import Diagnosis, Observation
 from flashkit.check.score import Bytes
 from flashkit.exercises.contract import Exercise
+from flashkit.runtime.beginner_errors import BLANK
 from flashkit.runtime.call import Problem
 
 SYMBOLS = {
@@ -73,9 +74,8 @@ class Report:
 
     def headline(self) -> str:
         if self.exercise.needs_gpu and not self.observations:
-            return (
-                f"{SYMBOLS[self.verdict]} {self.exercise.id} {self.verdict}: {self.points:g} of {self.out_of:g} points"
-            )
+            verdict = "answers not judged" if self.verdict == "not judged" else self.verdict
+            return f"{SYMBOLS[self.verdict]} {self.exercise.id} {verdict}: {self.points:g} of {self.out_of:g} points"
         passed = sum(o.right for o in self.observations)
         cases = f"{passed} of {len(self.exercise.cases) if self.public else len(self.observations)}"
         kind = "public cases" if self.public else "cases"
@@ -107,6 +107,8 @@ class Report:
         """Why no compiler takes it; nothing where the run here has already stopped with the same sentence."""
         if self.problem is not None and self.problem.sentence == self.compile_problem.sentence:
             return []
+        if self.compile_problem.sentence == BLANK:
+            return [BLANK]
         if self.exercise.cuda is not None:
             prefix = "The CUDA compiler does not take it"
         elif self.exercise.gluon:

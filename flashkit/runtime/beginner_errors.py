@@ -65,6 +65,7 @@ class Said:
 
 
 Maker = Callable[[Evidence, re.Match], "Said | str | None"]
+BLANK = "This blank is not filled in yet: replace it by your own code."
 FOREIGN = re.compile(r"\b(torch|np|numpy)\.(?!(?:inf|nan|pi|e)\b)(\w+)")  # those constants a kernel may use
 RULES: list[tuple[re.Pattern, Maker]] = []
 
@@ -102,7 +103,7 @@ def blank(e: Evidence, match: re.Match) -> Said | None:
     unfilled = r"=\s*\.\.\.\s*(#.*)?$|^\s*\.\.\.\s*(#.*)?$|raise NotImplementedError"
     lines = [line for line in e.function if re.search(unfilled, line.text)] or [e.line] * ("NotImpl" in e.text)
     if lines:
-        return Said("This blank is not filled in yet: replace it by your own code.", lines[0])
+        return Said(BLANK, lines[0])
     if "AST node type: Raise" in e.message:
         return Said("A kernel cannot `raise`: check the arguments in the function that launches it.")
     return None
@@ -469,9 +470,10 @@ def cuda_no_kernel(e: Evidence, match: re.Match) -> str:
 @rule(r"(?:name '(\w+)'|(\w+)) is not defined|local variable '(\w+)'")
 def undefined_name(e: Evidence, match: re.Match) -> str:
     name = match[1] or match[2] or match[3]
-    assigned = {n.id for n in ast.walk(e.tree or ast.Module([], [])) if isinstance(n, ast.Name)} - {name}
+    names = [n for n in ast.walk(e.tree or ast.Module([], [])) if isinstance(n, ast.Name)]
+    assigned = {n.id for n in names} - {name}
     arguments = {a.arg for a in e.tree.args.args} if e.tree else set()
-    if name in {n.id for n in ast.walk(e.tree or ast.Module([], [])) if isinstance(getattr(n, "ctx", None), ast.Store)}:
+    if name in {n.id for n in names if isinstance(n.ctx, ast.Store)}:
         return f"`{name}` has no value on some way to this line: give it one before the loop or the `if`."
     meant = _close(name, sorted(assigned | arguments))
     return f"`{name}` is not defined here: " + (
@@ -516,6 +518,20 @@ def unknown_import(e: Evidence, match: re.Match) -> str:
 @rule(r"IndexError")
 def index_error(e: Evidence, match: re.Match) -> str:
     return f"An index on this line is too large or has too many parts ({e.message.rstrip('.')})."
+
+
+@rule(r"KeyError: (.+)")
+def key_error(e: Evidence, match: re.Match) -> str | None:
+    if e.in_kernel:  # the compiler's own
+        return None
+    return f"There is no entry {match[1]} in the table that is asked for it on this line."
+
+
+@rule(r"AssertionError")
+def descriptor_box(e: Evidence, match: re.Match) -> str | None:
+    if not re.search(r"desc\w*\.(load|store)\(", e.text):
+        return None
+    return "Coordinates or a shape on this line do not fit the descriptor: compare them with its box, axis by axis."
 
 
 @rule(r"ZeroDivisionError")

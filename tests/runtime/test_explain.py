@@ -85,6 +85,12 @@ def misspelt_variable(x, y):
 
 
 @triton.jit
+def misspelt_beside_a_pair(x, y):
+    value, twice = tl.load(x), 2.0  # noqa: F841
+    tl.store(y, twice * valeu)  # noqa: F821
+
+
+@triton.jit
 def in_bf16(x, y):
     tl.store(y, tl.dot(tl.zeros((16, 16), tl.bfloat16), tl.zeros((16, 8), tl.float16)))
 
@@ -106,6 +112,7 @@ X, Y = torch.zeros(64), torch.zeros(64)
         (lambda: shapes[(1,)](X, Y), "dimension 0 is 32 on one side and 16 on the other"),
         (lambda: misspelt[(1,)](X, Y), "did you mean `tl.exp`?"),
         (lambda: misspelt_variable[(1,)](X, Y), "did you mean `value`?"),
+        (lambda: misspelt_beside_a_pair[(1,)](X, Y), "did you mean `value`?"),
         (lambda: X + torch.zeros(63), "dimension 0 is 64 on one side and 63 on the other"),
         (lambda: np.zeros((2, 3)) + np.zeros((2, 4)), "Shapes (2,3) (2,4)".replace(" (2,4)", " and (2,4)")),
         (lambda: torch.zzeros(3), "did you mean `zeros`?"),
@@ -115,7 +122,7 @@ X, Y = torch.zeros(64), torch.zeros(64)
         (lambda: X[70], "An index on this line"),
         (lambda: __import__("flash_attn_9"), "`flash_attn_9` is not installed"),
         (lambda: 1 / 0, "divides by zero"),
-        (lambda: {}["key"], "KeyError: key"),
+        (lambda: {}["key"], "There is no entry key"),
         (lambda: compile("def f(:\n", "<cell>", "exec"), "not valid Python"),
         (lambda: torch.zeros(4).reshape(3), "RuntimeError: shape '[3]' is invalid for input of size 4"),
     ],
