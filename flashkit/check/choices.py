@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from flashkit.exercises.contract import Tuning
 from flashkit.instruments import resources, workload
+from flashkit.instruments.compile_gate import STAGES
 from flashkit.instruments.record import Argument, Launch
 from flashkit.instruments.resources import Resources
 from flashkit.instruments.roofline import predict
@@ -20,7 +21,7 @@ from reference.machines import OF_ARCH
 
 Candidate = tuple[int, int, int, int]  # block_q, block_k, warps, stages
 TILES = (("block_q", "block_m"), ("block_k", "block_n"))  # names, in any case, of the constants that say a tile
-WARPS, STAGES = 4, 3  # what Triton takes where a launch does not say
+WARPS = 4  # what Triton takes where a launch does not say
 PLAIN_FLOP = 128  # at most, of an instruction that is no matrix product: two multiply-adds in each of 32 lanes
 NOT_TRIED = ("timeout", "unavailable")
 

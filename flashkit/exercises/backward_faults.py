@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from flashkit.exercises.contract import Fault
+from flashkit.exercises.contract import Fault, chosen
 from flashkit.exercises.forward_faults import FAULT as FORWARD
 from reference import backward, forward
 from reference.forward import Problem, Tile, finite
@@ -508,12 +508,7 @@ FAULTS = (
     ),
 )  # fmt: skip
 
-FAULT = {fault.name: fault for fault in FAULTS}
-
 
 def bank(*names: str) -> tuple[Fault, ...]:
     """The named faults, in the bank's order; KeyError for an unknown name."""
-    unknown = set(names) - set(FAULT)
-    if unknown:
-        raise KeyError(f"no such fault: {', '.join(sorted(unknown))}")
-    return tuple(fault for fault in FAULTS if fault.name in names)
+    return chosen(FAULTS, names)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -63,6 +63,13 @@ class Fault:
     sentence: str
     hint: str
     variants: tuple = ()
+
+
+def chosen(faults: Sequence[Fault], names: Collection[str]) -> tuple[Fault, ...]:
+    """The named faults, in the order of ``faults``; KeyError for an unknown name."""
+    if unknown := set(names) - {fault.name for fault in faults}:
+        raise KeyError(f"no such fault: {', '.join(sorted(unknown))}")
+    return tuple(fault for fault in faults if fault.name in names)
 
 
 Outputs = Mapping[str, np.ndarray]

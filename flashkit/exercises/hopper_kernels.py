@@ -195,17 +195,13 @@ CAUSAL_CASES = (
 )
 
 
-def _sdpa(q, k, v, scale, causal=False, offset=0):
-    return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale)
-
-
 def _unfused(q, k, v, scale, causal=False, offset=0):
     """o and lse from the whole matrix of scores; in fp32 it is what the others are compared with."""
     S = (q @ k.mT).float() * scale
     return torch.softmax(S, -1).to(v.dtype) @ v, torch.logsumexp(S, -1)
 
 
-PEERS = {"SDPA": _sdpa, "unfused": _unfused}
+CELL = timed.attention_cell(products=2, B=1, H=16, N=8192, d=128)
 
 
 def _gluon(id: str, function: str, workers: tuple[int, ...], cases=GLUON_CASES, causal=False, in_flight=0, **rest):
@@ -220,7 +216,7 @@ def _gluon(id: str, function: str, workers: tuple[int, ...], cases=GLUON_CASES, 
         signature=f"{function}(q, k, v, {', '.join(options)}) -> (o, lse)    # fp16 or bf16, d 64 or 128",
         shares=COMPILED_CODE,
         made_of=MadeOf("TMA", "wgmma", workers, in_flight),
-        gpu=replace(timed.attention_cell(products=2, B=1, H=16, N=8192, d=128), peers=PEERS),
+        gpu=replace(CELL, peers={**CELL.peers, "unfused": _unfused}),
         timed=timed.attention(timed.forward, "q", "k", "v"),
         **rest,
     )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from flashkit.exercises import forward_faults
-from flashkit.exercises.contract import Fault
+from flashkit.exercises.contract import Fault, chosen
 from flashkit.exercises.forward_faults import Variant
 from reference.schedule import deal
 from reference.traffic import Shape
@@ -306,8 +306,6 @@ FAULTS = (
     ),
 )  # fmt: skip
 
-FAULT = {fault.name: fault for fault in FAULTS}
-
 
 def of_the_visits(name: str, plan: Plan) -> Fault:
     """A mistake of lab 03's bank that a kernel with this plan, or another as good, may hold."""
@@ -317,6 +315,4 @@ def of_the_visits(name: str, plan: Plan) -> Fault:
 
 def bank(*names: str) -> tuple[Fault, ...]:
     """The named faults, in the bank's order; KeyError for an unknown name."""
-    if unknown := set(names) - set(FAULT):
-        raise KeyError(f"no such fault: {', '.join(sorted(unknown))}")
-    return tuple(fault for fault in FAULTS if fault.name in names)
+    return chosen(FAULTS, names)

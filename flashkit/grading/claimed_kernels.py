@@ -13,15 +13,12 @@ from typing import Any
 
 from flashkit.check.choices import Candidate, tile_names
 from flashkit.grading import compile_apart
+from flashkit.grading.compile_apart import NONSENSE
 from flashkit.grading.sandbox import Limits
 from flashkit.instruments import resources
 from flashkit.instruments.resources import AT_ONCE, SECONDS, Resources
 from flashkit.runtime.source import CONSTEXPRS
 
-NONSENSE = (
-    *(TypeError, KeyError, ValueError, SyntaxError, AttributeError, IndexError, StopIteration),
-    *(RecursionError, MemoryError),
-)  # what reading a forged claim may raise
 LONGEST = 4000  # characters at the end of a claimed text in which its constants stand
 KEPT = f"{CONSTEXPRS} = "  # how the line starts that holds a kernel's constants
 

@@ -23,7 +23,10 @@ from flashkit.runtime.wire import writable
 
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "enable_fp_fusion", "debug", "sanitize_overflow")
 WATCH_SECONDS = 0.2
-NONSENSE = (KeyError, TypeError, ValueError, AttributeError, OverflowError, SyntaxError, RecursionError, MemoryError)
+NONSENSE = (
+    *(KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError),
+    *(SyntaxError, RecursionError, MemoryError),
+)  # what reading a forged claim may raise
 
 
 class _CompiledApart(Pending):

@@ -107,8 +107,8 @@ def read(ptx: str, sass: str = "", kernel: str = "") -> Listing:
 
 
 def _of_kernel(ptx: str, kernel: str) -> str:
-    head, *functions = _FUNCTION.split(ptx)
     """The text without the functions that the kernel does not call; all of it where none has that name."""
+    head, *functions = _FUNCTION.split(ptx)
     bodies = {name[1] if (name := _NAME.search(body)) else "": body for body in functions}
     kept, todo = {}, [kernel] if kernel in bodies else list(bodies)
     while todo:

@@ -110,8 +110,10 @@ def test_a_text_that_no_parser_takes_is_not_judged(claim, more):
     assert result.kind == "unavailable"
 
 
-@pytest.mark.parametrize("change", [{"lines": [["w", math.inf, "x"]]}, {"options": {"num_stages": math.inf}}])
-def test_endless_numbers_are_not_judged(claim, change):
+@pytest.mark.parametrize(
+    "change", [{"lines": [["w", math.inf, "x"]]}, {"options": {"num_stages": math.inf}}, {"lines": [[]]}]
+)
+def test_endless_numbers_and_empty_lines_are_not_judged(claim, change):
     described, cells = claim
     parts = {name: {**described[name], **change} for name in ("source", "request")}
     assert answer({**described, **parts}, cells).kind == "unavailable"
