@@ -17,7 +17,7 @@ import torch
 
 from benchmarks.cases import solution
 from benchmarks.peer_bound import judged
-from benchmarks.prediction import RESULTS, provenance
+from benchmarks.records import RESULTS, provenance
 from flashkit.instruments import dry_run
 from flashkit.instruments.gpu_clock import GPU
 from flashkit.instruments.timing import WARM_UPS, Device, median_ratio

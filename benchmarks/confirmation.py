@@ -12,7 +12,7 @@ from dataclasses import asdict
 
 from benchmarks.cases import BLIND
 from benchmarks.collect import collect
-from benchmarks.prediction import RESULTS, provenance
+from benchmarks.records import RESULTS, provenance
 from benchmarks.report import pair, summary
 from flashkit.instruments.roofline import Constants
 

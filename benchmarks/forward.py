@@ -18,7 +18,7 @@ from functools import partial
 import torch
 
 from benchmarks.backward import interleaved
-from benchmarks.prediction import RESULTS, provenance
+from benchmarks.records import RESULTS, provenance
 from flashkit.exercises import lab_cells
 from flashkit.instruments.gpu_clock import GPU
 from flashkit.instruments.timing import Device, median_ratio

@@ -7,24 +7,19 @@ Words (fit, test, sweep, control, neighbour) choose a part. What was measured is
 from __future__ import annotations
 
 import json
-import os
-import platform
 import subprocess
 import sys
 from dataclasses import asdict
-from datetime import UTC, datetime
-from pathlib import Path
 
 import torch
-import triton
 
 from benchmarks import machine
 from benchmarks.cases import FIT, TEST, Case, buffers, call, solution
 from benchmarks.collect import collect
+from benchmarks.records import RESULTS, provenance
 from flashkit.instruments.gpu_clock import GPU
 from flashkit.instruments.timing import compare
 
-RESULTS = Path(os.environ.get("BENCHMARK_RESULTS", Path(__file__).parent / "results"))
 SWEPT = (Case("sweep", "forward", 4096, 64, B=4, H=16), Case("sweep", "forward", 4096, 128, B=2, H=16))
 SWEEP = [
     (Case(**{**asdict(case), "block_q": block_q, "block_k": block_k}), {"num_warps": warps, "num_stages": stages})
@@ -44,22 +39,6 @@ while True:
     torch.cuda.synchronize()
     time.sleep(random.random() * 0.05)
 """
-
-
-def provenance() -> dict:
-    """What a result file says of where it was measured: GPU, driver, versions, commit and date."""
-    driver = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-    git = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True)
-    commit = git.stdout.strip() if git.returncode == 0 else os.environ.get("COMMIT", "")
-    return {
-        "gpu": torch.cuda.get_device_name(0),
-        "driver": subprocess.run(driver, capture_output=True, text=True).stdout.strip(),
-        "torch": torch.__version__,
-        "triton": triton.__version__,
-        "python": platform.python_version(),
-        "commit": commit,
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
 
 
 def controls() -> list[dict]:

@@ -6,16 +6,12 @@ No GPU is needed: the compiler answers, occupancy follows, and times are predict
 from __future__ import annotations
 
 import json
-import platform
-import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-import torch
-import triton
-
 from benchmarks.cases import Case, buffers, call, solution
+from benchmarks.records import commit, versions
 from benchmarks.workloads import works
 from flashkit.instruments import dry_run
 from flashkit.instruments.resources import ARCHITECTURES, Resources, resources
@@ -91,13 +87,12 @@ def main() -> int:
         for tile in tiles:
             records += table(kernel, tile)
             print(kernel, tile, [r.get("registers", r["kind"]) for r in records[-len(ARCHITECTURES) :]], flush=True)
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True).stdout.strip()
     told = {
         "what": "resources by the compiler and predicted milliseconds, fp16, full mask; nothing here was measured",
         "sizes": SIZES,
         "machines": {arch: machine.name for arch, machine in OF_ARCH.items()},
-        "versions": {"python": platform.python_version(), "torch": torch.__version__, "triton": triton.__version__},
-        "commit": commit,
+        "versions": versions(),
+        "commit": commit(),
         "rows": records,
     }
     RESULT.write_text(json.dumps(told, indent=1) + "\n")

@@ -8,18 +8,13 @@ interpreter, since they would end the CUDA context; the record says so. With ``c
 from __future__ import annotations
 
 import json
-import os
-import platform
 import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
 from pathlib import Path
 
-import torch
-import triton
-
+from benchmarks.records import provenance
 from tests.gpu.judge import LARGE, SHAPES
 from tests.labs.kernels import VARIANTS, base_source, patched
 from tests.labs.mutants_03 import MUTANTS
@@ -60,22 +55,6 @@ def jobs() -> tuple[list[tuple[str, str, str]], list[str]]:
         else:
             todo.append((f"mutant {mutant.id}", patched(base_source("03.heads", mutant.base), mutant.patch), "small"))
     return todo, left
-
-
-def provenance() -> dict:
-    # a copy of the tree on a GPU machine has no history: there the caller says what it is a copy of
-    commit = os.environ.get("COMMIT") or subprocess.check_output(["git", "rev-parse", "HEAD"], text=True).strip()
-    return {
-        "gpu": torch.cuda.get_device_name(0),
-        "driver": subprocess.run(
-            ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"], capture_output=True, text=True
-        ).stdout.strip(),
-        "torch": torch.__version__,
-        "triton": triton.__version__,
-        "python": platform.python_version(),
-        "commit": commit,
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
 
 
 def main(path: str = "benchmarks/results/forward-correctness.json", only: str = "") -> int:

@@ -17,11 +17,12 @@ from pathlib import Path
 import torch
 
 import flashkit  # noqa: F401  before Triton
-from tests.gpu.judge import DTYPES, Shape, attention, honest
+from tests.gpu.judge import DTYPES, Shape, allowed_error, attention, honest, tensors
 from tests.labs.kernels import load
 
 SECONDS = 300
 REPEATS = 50
+SEED = 7
 LENGTHS = (1, 63, 64, 65, 127, 1000, 1025, 4096)
 GROUPS = (1, 4, 8)
 KERNELS = {  # exercise: its function takes a causal mask, its tiles are the caller's
@@ -65,17 +66,6 @@ def _shape(N_q: int, N_k: int, dtype: str, d: int, offset: int | None, group: in
     return Shape(N_q, N_k, dtype, offset, B=2, H_q=8, H_kv=8 // group, d=d, d_v=d, block_q=128, block_k=64, bshd=bshd)
 
 
-def tensors(shape: Shape, device: str, seed: int = 7) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    generator = torch.Generator(device).manual_seed(seed)
-
-    def draw(heads: int, rows: int) -> torch.Tensor:
-        size = (shape.B, rows, heads, shape.d) if shape.bshd else (shape.B, heads, rows, shape.d)
-        x = torch.randn(size, generator=generator, device=device).to(DTYPES[shape.dtype])
-        return x.transpose(1, 2) if shape.bshd else x
-
-    return draw(shape.H_q, shape.N_q), draw(shape.H_kv, shape.N_k), draw(shape.H_kv, shape.N_k)
-
-
 def call(id: str, function: Callable, shape: Shape, x: tuple) -> tuple[torch.Tensor, torch.Tensor]:
     causal, tiled = KERNELS[id]
     mask = (shape.offset is not None, shape.offset or 0) if causal else ()
@@ -84,14 +74,11 @@ def call(id: str, function: Callable, shape: Shape, x: tuple) -> tuple[torch.Ten
 
 def judge(id: str, function: Callable, shape: Shape, device: str = "cuda") -> Row:
     """One call against float64; its error may be twice an honest low-precision run's, lse that of fp32 sums."""
-    x = tensors(shape, device)
+    x = tensors(shape, SEED, device)
     o, lse = call(id, function, shape, x)
     reference, lse_reference = attention(*x, shape, torch.float64)
-    seen, dtype = torch.isfinite(lse_reference), DTYPES[shape.dtype]
-    rounded = reference.to(dtype)
-    atol = 2 * ((rounded + 0.3 - 0.3).double() - rounded.double()).abs().max().item()
-    honest_error = max((low.double() - reference).abs().max().item() for low, _ in honest(*x, shape))
-    error, allowed = (o.double() - reference).abs().max().item(), 2 * honest_error + atol
+    seen, error = torch.isfinite(lse_reference), (o.double() - reference).abs().max().item()
+    allowed = allowed_error(reference, honest(*x, shape), DTYPES[shape.dtype])
     off = (lse.double() - lse_reference)[seen].abs() > 2e-5 * (1 + lse_reference[seen].abs())
     lse_right = bool(torch.equal(torch.isneginf(lse), ~seen)) and not bool(off.any())
     right = error <= allowed and bool(torch.isfinite(o).all()) and lse_right
@@ -100,7 +87,7 @@ def judge(id: str, function: Callable, shape: Shape, device: str = "cuda") -> Ro
 
 def repeats(id: str, function: Callable, shape: Shape, device: str = "cuda", times: int = REPEATS) -> bool:
     """Do ``times`` launches of one call agree to the bit? A race seldom shows twice in the same way."""
-    x = tensors(shape, device)
+    x = tensors(shape, SEED, device)
     first = call(id, function, shape, x)
     again = (call(id, function, shape, x) for _ in range(times - 1))
     return all(torch.equal(a, b) for outputs in again for a, b in zip(first, outputs, strict=True))
@@ -131,7 +118,7 @@ def passed(result: dict) -> bool:
 
 
 def main(path: str = "benchmarks/results/hopper-correctness.json") -> int:
-    from benchmarks.prediction import provenance
+    from benchmarks.records import provenance
 
     if torch.cuda.get_device_capability()[0] != 9:
         print("tests.gpu.hopper: this GPU is no Hopper, so nothing was run")

@@ -165,7 +165,7 @@ def rows_of(shape: Shape, device: str = "cuda") -> list[dict]:
 
 
 def main(path: str = "benchmarks/results/labs-correctness.json") -> int:
-    from benchmarks.prediction import provenance
+    from benchmarks.records import provenance
 
     torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
     rows = [row for shape in shapes() for row in rows_of(shape)]

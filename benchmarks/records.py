@@ -1,0 +1,40 @@
+"""Where results are written, and what each of them says of the machine that it was measured on."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+
+import torch
+import triton
+
+RESULTS = Path(os.environ.get("BENCHMARK_RESULTS", Path(__file__).parent / "results"))
+
+
+def provenance() -> dict:
+    """GPU, driver, versions, commit and date.
+
+    A copy of the tree on a GPU machine may have no history: there the variable COMMIT says what it is a copy of.
+    """
+    driver = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    return {
+        "gpu": torch.cuda.get_device_name(0),
+        "driver": subprocess.run(driver, capture_output=True, text=True).stdout.strip(),
+        **versions(),
+        "commit": commit(),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Of what compiles and runs."""
+    return {"torch": torch.__version__, "triton": triton.__version__, "python": platform.python_version()}
+
+
+def commit() -> str:
+    """The tree's commit; COMMIT, or "", where there is no history."""
+    git = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True)
+    return git.stdout.strip() if git.returncode == 0 else os.environ.get("COMMIT", "")
