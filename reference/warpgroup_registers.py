@@ -47,7 +47,7 @@ def split(consumers: int, producer: int = LEAST) -> Split:
     return Split(consumers, entry, producer, min(MOST, pool // consumers) // UNIT * UNIT)
 
 
-def tile(rows: int, columns: int, bytes: int) -> int:  # noqa: A002
+def tile(rows: int, columns: int, bytes: int) -> int:
     """Registers a thread for a (rows, columns) tile of elements of so many bytes, spread over one warpgroup."""
     return rows * columns * bytes // 4 // WARPGROUP
 

@@ -80,7 +80,7 @@ NAIVE_BYTES = _formula(
 
 
 def _flash_wrong(k_trips=None, parts="qkvo", size=None, width=None):
-    def bytes(N, d, d_v, block_q, itemsize):  # noqa: A001
+    def bytes(N, d, d_v, block_q, itemsize):
         tiles = -(-N // block_q) if k_trips is None else k_trips(N, block_q)
         d_v = d if width == "d" else d_v
         each = {"q": N * d, "k": N * d * tiles, "v": N * d_v * tiles, "o": N * d_v}

@@ -29,7 +29,7 @@ def _working_set(
     ``square``: K and V have block_q rows; ``weights``: bytes an element of P, counted beside S.
     """
 
-    def bytes(block_q, block_k, d, d_v, itemsize):  # noqa: A001
+    def bytes(block_q, block_k, d, d_v, itemsize):
         block_q, block_k = (block_k, block_q) if swapped else (block_q, block_k)
         d_v, keys = d if width == "d" else d_v, block_q if square else block_k
         size, sums = of_inputs or itemsize, of_sums or itemsize

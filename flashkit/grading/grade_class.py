@@ -36,9 +36,8 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"grade-class: {error}", file=sys.stderr)
         return 1
     notebooks = sorted(root.glob(f"{submitted}/*/{chosen.assignment}/*.ipynb"))
-    for path in [
-        path for path in notebooks if not str(path.relative_to(root)).isprintable()
-    ]:  # a line break would shift all others
+    # A line break in a name would shift all others in a Slurm array's list.
+    for path in [path for path in notebooks if not str(path.relative_to(root)).isprintable()]:
         print(f"grade-class: left out, rename it: {str(path)!r}", file=sys.stderr)
         notebooks.remove(path)
     if not notebooks:
