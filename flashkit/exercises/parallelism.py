@@ -362,7 +362,7 @@ PERSISTENT = exercise(
     options=("scale", "block_q", "block_k"),
     judged=("repeated", "programs", "makespan", "settled"),
     timed=timed.attention(timed.persistent, *"qkv", grown=timed.PERSISTENT),
-    gpu=timed.attention_cell(products=2, B=1, H=8),
+    gpu=timed.attention_cell(products=2, B=1, H=8, N=8192),  # long enough to be timed
     title="A persistent kernel with a tile scheduler",
     points=40,
     gpu_points=10,
