@@ -70,15 +70,6 @@ def attention(trips: Sequence[int], stages: int, turns: bool = False, overlap: b
     return roles, _counts(["_k", "_v"], stages, len(trips))
 
 
-def attention_period(consumers: int, matmul: float, exp: float, update: float = 0.0, overlap: bool = False) -> float:
-    """Time a block of :func:`attention` takes in the steady state, one consumer or two in turns, copies all hidden.
-
-    What one consumer must do in turn, or what its fellow and it ask of one unit, whichever is more.
-    """
-    in_turn = matmul + max(matmul, exp) if overlap else 2 * matmul + exp
-    return max(in_turn + update, *(consumers * busy for busy in (2 * matmul, exp, update)))
-
-
 def without_producer(blocks: int, stages: int) -> Made:
     """Two overlapped consumers that copy for themselves: both must have done with a block before it is replaced.
 
