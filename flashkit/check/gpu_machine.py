@@ -12,14 +12,15 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from flashkit.check.cost import Target
 from flashkit.check.timing import TimeReport
 from flashkit.exercises.contract import Exercise
-from flashkit.runtime.source import SourceError, collect
+from flashkit.runtime.source import Source, SourceError, collect
 
 SECONDS = 120  # for a child: start, interpreter or compiler, and all cases
 
@@ -52,15 +53,13 @@ def check_on_gpu(id: str, function: Callable, out_of: float, target: Target) -> 
         source = collect(function)
     except SourceError as error:
         return _not_judged(out_of, f"? {id} not judged: {error}")
-    with tempfile.TemporaryDirectory(prefix="flashkit-check-") as folder:
-        module = Path(folder) / "answer.py"
-        module.write_text(source.text)
-        told = _ask("interpreted", id, module, source.name, target)
+    with _asking(id, source, target) as ask:
+        told = ask("interpreted")
         if told is None:
             return _not_judged(out_of, f"? {id} not judged: the interpreter gave no answer within {SECONDS} s.")
         report = ChildReport(**told)
         right = report.verdict == "right"
-        return _with_gpu(report, _ask("compiled", id, module, source.name, target)) if right else report
+        return _with_gpu(report, ask("compiled")) if right else report
 
 
 def time_on_gpu(exercise: Exercise, function: Callable, target: Target) -> TimeReport:
@@ -69,13 +68,7 @@ def time_on_gpu(exercise: Exercise, function: Callable, target: Target) -> TimeR
         source = collect(function)
     except SourceError as error:
         return TimeReport(exercise, why=str(error).rstrip("."))
-    with tempfile.TemporaryDirectory(prefix="flashkit-time-") as folder:
-        module = Path(folder) / "answer.py"
-        module.write_text(source.text)
-
-        def ask(how: str) -> dict | None:
-            return _ask(how, exercise.id, module, source.name, target)
-
+    with _asking(exercise.id, source, target) as ask:
         first = {"verdict": "right"} if exercise.gluon else ask("interpreted")  # no interpreter takes Gluon
         if first is None:
             return TimeReport(exercise, why=f"the interpreter gave no answer within {SECONDS} s")
@@ -85,6 +78,15 @@ def time_on_gpu(exercise: Exercise, function: Callable, target: Target) -> TimeR
         if not answers["right"]:
             return TimeReport(exercise, told=answers["sentence"].rstrip("."))
         return TimeReport(exercise, **(ask("timed") or {"why": f"its timing gave no answer within {SECONDS} s"}))
+
+
+@contextmanager
+def _asking(id: str, source: Source, target: Target) -> Iterator[Callable[[str], dict | None]]:
+    """What asks a child, HOW it shall judge: see :func:`_ask`."""
+    with tempfile.TemporaryDirectory(prefix="flashkit-check-") as folder:
+        module = Path(folder) / "answer.py"
+        module.write_text(source.text)
+        yield lambda how: _ask(how, id, module, source.name, target)
 
 
 def _ask(how: str, id: str, module: Path, name: str, target: Target) -> dict | None:
