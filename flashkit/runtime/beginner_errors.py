@@ -527,6 +527,14 @@ def key_error(e: Evidence, match: re.Match) -> str | None:
     return f"There is no entry {match[1]} in the table that is asked for it on this line."
 
 
+@rule(r"warp specialize got (\d+) partitions but (\d+) (warp|register) counts")
+def uncounted_workers(e: Evidence, match: re.Match) -> str:
+    return (
+        f"`gl.warp_specialize` is given {match[1]} workers and {match[2]} numbers of {match[3]}s: "
+        "one number for each role but the first."
+    )
+
+
 @rule(r"AssertionError")
 def descriptor_box(e: Evidence, match: re.Match) -> str | None:
     if not re.search(r"desc\w*\.(load|store)\(", e.text):

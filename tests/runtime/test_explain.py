@@ -8,7 +8,9 @@ import triton.language as tl
 
 from flashkit.instruments.compile_gate import CompileResult, start
 from flashkit.instruments.meter import Meter
+from flashkit.runtime.beginner_errors import Evidence, say
 from flashkit.runtime.explain import explain, explain_compile
+from flashkit.runtime.source import Line
 from tests.runtime.beginner_kernels import BEGINNERS, blamed_line
 
 
@@ -131,6 +133,21 @@ def test_one_sentence_for_other_errors(call, words):
     told = raised_by(call)
     assert words in told.sentence
     assert "\n" not in told.sentence
+
+
+@pytest.mark.parametrize(
+    "message, line, words",
+    [
+        (
+            "warp specialize got 2 partitions but 1 register counts",
+            "gl.warp_specialize([",
+            "2 workers and 1 numbers of reg",
+        ),
+        ("", "o_desc.store([b, h, 0, 0], O_i)", "do not fit the descriptor"),
+    ],
+)
+def test_assertions_of_triton_are_put_in_words(message, line, words):
+    assert words in say(Evidence("AssertionError", message, Line("In[1]", 1, line))).sentence
 
 
 def test_a_launch_without_grid_blames_the_launch_not_the_kernel():
