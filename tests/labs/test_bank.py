@@ -15,7 +15,7 @@ from flashkit.check.compare import judge
 from flashkit.check.diagnose import MATCH
 
 IDS = tuple(exercises.EXERCISES)
-SEEDS = range(1, 23)  # of secret draws, in the slow suite
+SEEDS = range(1, 9)  # of secret draws, in the slow suite, which has 35 exercises to draw for
 
 # Variants that make no difference where they are listed, how many, and why.
 NO_CAUSAL_MASK = "it differs from a right kernel only where a causal mask hides keys"
