@@ -114,29 +114,34 @@ def waits_for_free(program: Program) -> bool:
 
 
 def _with_reads_awaited(own: tuple[Instruction, ...], wiring: Wiring) -> list[Instruction]:
-    made: list[Instruction] = []
-    waited: set[str] = set()
-    for i in own:
-        if i.verb == "wait":
-            waited.add(i["barrier"])
-        if i.verb == "matmul" and (barrier := wiring.full.get((i["tile"], i["block"]))):
-            if barrier not in waited:
-                made.append(_i("wait", barrier, wiring.uses[i["tile"], i["block"]] % 2))
-            waited.discard(barrier)
-        made.append(i)
-    return made
+    def full(i: Instruction) -> tuple[str, int] | None:
+        barrier = wiring.full.get((i["tile"], i["block"]))
+        return (barrier, wiring.uses[i["tile"], i["block"]]) if barrier else None
+
+    return _with_waits(own, "matmul", full)
 
 
 def _with_copies_awaited(own: tuple[Instruction, ...], wiring: Wiring) -> list[Instruction]:
+    def free(i: Instruction) -> tuple[str, int] | None:
+        barrier = wiring.free.get(i["tile"])
+        return (barrier, wiring.uses[i["tile"], i["block"]] - 1) if barrier else None  # a first use has none before it
+
+    return _with_waits(own, "copy", free)
+
+
+def _with_waits(
+    own: tuple[Instruction, ...], verb: str, needed: Callable[[Instruction], tuple[str, int] | None]
+) -> list[Instruction]:
+    """Each instruction of this kind waits for the barrier and phase that it needs, where no wait stands before it."""
     made: list[Instruction] = []
     waited: set[str] = set()
     for i in own:
         if i.verb == "wait":
             waited.add(i["barrier"])
-        if i.verb == "copy" and (barrier := wiring.free.get(i["tile"])):
-            use = wiring.uses[i["tile"], i["block"]]
-            if barrier not in waited and use:
-                made.append(_i("wait", barrier, (use + 1) % 2))
+        if i.verb == verb and (need := needed(i)):
+            barrier, phase = need
+            if barrier not in waited and phase >= 0:
+                made.append(_i("wait", barrier, phase % 2))
             waited.discard(barrier)
         made.append(i)
     return made
