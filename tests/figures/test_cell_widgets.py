@@ -1,7 +1,5 @@
 """A cell that is run again and again leaves one widget behind, not one a run."""
 
-import sys
-
 import pytest
 
 from flashkit.figures import cell_widgets, row_state
@@ -78,7 +76,9 @@ def test_a_closed_figure_shows_itself_anew(shell, live):
 
 
 def test_outside_a_notebook_nothing_is_closed(monkeypatch, live):
-    monkeypatch.setitem(sys.modules, "IPython", type("IPython", (), {"get_ipython": staticmethod(lambda: None)}))
+    import IPython
+
+    monkeypatch.setattr(IPython, "get_ipython", lambda: None)
     figures = [row_state(), row_state()]
     for figure in figures:
         figure._repr_mimebundle_()
