@@ -145,24 +145,33 @@ def _against_themselves(
 ) -> dict[int, Choice]:
     """Choices that are too slow, compared with the same kernel launched as the course's best choices say.
 
-    The first of these that compiles and does not spill counts; a kernel that fits none of them is not slowed by its
-    choice.
+    The first of these that compiles and does not spill counts. A kernel that is too large for all of them is not slowed
+    by its choice; one that cannot be judged under them for another reason is not compared.
     """
     done: dict[int, Choice] = {}
-    untried: set[int] = set()
+    untried: dict[int, str] = {}
     for turn in range(max(map(len, tuning.shortlist.values()))):
         left = [arch for arch in slow if arch not in done and turn < len(tuning.shortlist[arch])]
         tried = [tuning.shortlist[arch][turn] for arch in left]
         rows = compiler([(slow[arch].relaunched(c), arch) for arch, c in zip(left, tried, strict=True)])
         for arch, candidate, row in zip(left, tried, rows, strict=True):
-            if row.kind in NOT_TRIED:
-                untried.add(arch)
-            elif not unfit(row) and not unclear(tuning, row, candidate):
+            if why := _incomparable(tuning, row, candidate):
+                untried[arch] = f"not compared with {told(candidate)}: {why}"
+            elif not unfit(row):
                 done[arch] = _compared(tuning, found[arch], predicted(tuning, arch, candidate, row))
     for arch in slow.keys() - done.keys():
-        holds, why = (None, "not compared") if arch in untried else (True, "for another kernel")
+        holds, why = (None, untried[arch]) if arch in untried else (True, "for another kernel")
         done[arch] = replace(found[arch], holds=holds, why=f"{found[arch].why}, {why}")
     return done
+
+
+def _incomparable(tuning: Tuning, row: Resources, candidate: Candidate) -> str:
+    """Why a kernel under a better choice says nothing of its own choice; "" for one that fits, or is too large."""
+    if row.kind in NOT_TRIED:
+        return row.message.strip()
+    if not row.ok and row.shared is None:  # such as a kernel that asserts its tile: it is not told how large it is
+        return unfit(row)
+    return "" if unfit(row) else unclear(tuning, row, candidate)
 
 
 def _compared(tuning: Tuning, choice: Choice, own: float) -> Choice:
@@ -200,7 +209,8 @@ def predicted(tuning: Tuning, arch: int, candidate: Candidate, row: Resources) -
 def unfit(row: Resources) -> str:
     """Why no GPU of this architecture should run it; "" when one should."""
     if not row.ok:
-        return f"does not compile: {row.message.strip().splitlines()[-1] if row.message.strip() else row.kind}"
+        said = [line.strip() for line in row.message.splitlines() if any(map(str.isalnum, line))]  # the last may be a ^
+        return f"does not compile: {said[-1] if said else row.kind}"
     if row.spills:
         return f"{row.registers} registers a thread and {row.spills} B of them spilled to memory"
     if row.occupancy is None or not row.occupancy.blocks:

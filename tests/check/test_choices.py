@@ -16,6 +16,7 @@ from tests.labs.kernels import load
 TUNED = exercises.get("05.tuned")
 TUNING = TUNED.tuning
 GOOD, SLOW = (128, 128, 8, 3), (64, 64, 8, 2)
+SAID = "at 9:4:\n  said why\n    ^\n"  # as Triton says it
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ def compiler(asked):
         special = int(k.exps * block_q * block_k) // (32 * warps)
         loop = Mix(issued=900, cycles=k.cycles, special=special, matrix=matrix, barriers=2)
         listing = Listing(Mix(issued=1500, cycles=k.cycles + 500), [loop])
-        yield Resources("k", arch, k.kind, 200, k.spills, 90 * 1024, 0, 32 * warps, listing, "said why\n")
+        yield Resources("k", arch, k.kind, 200, k.spills, 90 * 1024, 0, 32 * warps, listing, SAID)
 
 
 def one(kernel, arch=90, tuning=TUNING):
@@ -96,6 +97,22 @@ def test_a_kernel_that_fits_no_choice_of_the_shortlist_is_not_slowed_by_its_own(
     assert choice.holds and choice.why.endswith("for another kernel")
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"kind": "refused", "shared": None}, "does not compile: said why"),  # tl.static_assert(block_q == 64)
+        ({"listing": Listing(Mix(issued=9), [])}, "no loop over key tiles"),  # if block_q > 64: return
+    ],
+)
+def test_a_kernel_that_refuses_every_other_tile_is_not_compared(change, said):
+    def picky(asked):
+        for row, (k, _) in zip(compiler(asked), asked, strict=True):
+            yield row if candidate_of(k) == SLOW else replace(row, **change)
+
+    (choice,) = judge(HOPELESS, {90: [kernel(SLOW)]}, picky)
+    assert choice.holds is None and "not compared with 64 x 32, 4 warps, 2 stages" in choice.why and said in choice.why
+
+
 @pytest.mark.parametrize("kind", ("timeout", "unavailable"))
 def test_without_a_compiler_nothing_is_judged(kind):
     assert one(kernel(GOOD, kind=kind)).holds is None
@@ -105,7 +122,7 @@ def test_without_a_compiler_nothing_is_judged(kind):
             yield replace(row, kind="ok" if candidate_of(k) == SLOW else kind)
 
     (choice,) = judge(HOPELESS, {90: [kernel(SLOW)]}, dies)
-    assert choice.holds is None and choice.why.endswith("not compared")
+    assert choice.holds is None and "not compared with" in choice.why
 
 
 @pytest.mark.parametrize(
