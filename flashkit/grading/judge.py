@@ -161,7 +161,7 @@ def _reference(exercise: Exercise, case: Case) -> Judge:
 def _open_points(report: Report) -> float:
     """Points that hang on a compilation which could not be tried, unless the answer is known to be wrong."""
     parts = [name for name, holds in report.parts.items() if holds is None and report.parts["right"] is not False]
-    return sum(report.exercise.shares.get(name, 0.0) for name in parts) * report.exercise.points
+    return round(sum(report.exercise.shares.get(name, 0.0) for name in parts) * report.exercise.points, 4)
 
 
 def _without_findings(outcome: Outcome) -> Outcome:
