@@ -14,7 +14,7 @@ from reference import backward
 from reference.forward import Problem, cut, dense
 
 WIDTH, ROW, NODE_W, NODE_H = 960, 150, 132, 66
-X = {"q": 16, "k": 16, "S": 230, "P": 430, "V": 630, "O": 812}
+X = {"q": 16, "k": 16, "S": 230, "P": 430, "O": 630, "V": 812}  # O between P and V: no arrow crosses a box
 ROLE = {"q": "Q", "k": "K", "S": "S", "P": "S", "V": "V", "O": "O"}
 
 
@@ -68,8 +68,8 @@ def _scene(problem: Problem, dO: float) -> Scene:
     keys = len(problem.K)
     scene = Scene(
         "Gradients along the value paths of one query",
-        f"A graph of one query, {keys} keys and values: scores, weights and the output are computed from left to "
-        "right, then each gradient travels back along the same arrows.",
+        f"A graph of one query, {keys} keys and values: scores, weights and the output are computed along "
+        "the arrows, then each gradient travels back along the same arrows.",
         WIDTH,
         max(2, keys) * ROW + 110,
     )
@@ -131,10 +131,10 @@ class _Paths:
         """The middle of a node's box."""
         x = X[kind] + NODE_W / 2
         if kind == "O":
-            return x, self.middle
+            return x, self.middle - 30
         if kind == "q":
             return x, self.middle + self.keys * ROW / 2 + 20 + NODE_H / 2
-        return x, 20 + (j + 0.5) * ROW + {"V": 30, "P": -30, "S": -30, "k": -30}[kind]
+        return x, 20 + (j + 0.5) * ROW - 30
 
     def _node(self, frame, kind, name, at, value, gradient, known=True, digits=2) -> None:
         x, y = at[0] - NODE_W / 2, at[1] - NODE_H / 2
@@ -151,7 +151,8 @@ class _Paths:
         forward, back = pair in now.split(), f"{b}-{a}" in now.split()
         for j in range(self.keys):
             for i in range(self.keys) if pair == "S-P" else (j,):
-                start, end = self._side(a, j, 1), self._side(b, i, -1)
+                onward = 1 if X[a] < X[b] else -1
+                start, end = self._side(a, j, onward), self._side(b, i, -onward)
                 if back:
                     start, end = end, start
                 stroke = 4 if forward or back else 1

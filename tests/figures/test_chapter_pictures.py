@@ -224,6 +224,18 @@ def test_gradient_paths_reproduce_the_two_worked_examples():
     assert second["D"].text == "D = 7.20" and second["O"].text == "O = 3.60"
 
 
+def test_no_arrow_of_the_gradient_paths_crosses_a_box():
+    """An arrow that passes behind a box looks as if it ended there."""
+    for scene in gradient_paths().variants.values():
+        shapes = scene.frames[-1].shapes.values()
+        boxes = [s for s in shapes if s.kind == "rect"]
+        for arrow in (s for s in shapes if s.kind == "arrow"):
+            for at in np.linspace(0.02, 0.98, 49):
+                x, y = arrow.x + at * arrow.w, arrow.y + at * arrow.h
+                crossed = [b.name for b in boxes if b.x < x < b.x + b.w and b.y < y < b.y + b.h]
+                assert crossed == [], arrow.name
+
+
 OWNED = {"full": example(causal=False, block_q=2, block_k=2), "causal": example(block_q=2, block_k=3)}
 
 
