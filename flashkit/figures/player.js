@@ -31,7 +31,8 @@ const STYLE = `
 .choices { display: flex; flex-wrap: wrap; gap: 6px 16px; margin: 6px 0; }
 .choices label { display: flex; gap: 6px; align-items: center; }
 .stage { outline-offset: -2px; }
-svg.picture { display: block; width: 100%; height: auto; }
+/* Picture, caption and buttons fit a laptop's screen together, below JupyterLab's bars and above its status line. */
+svg.picture { display: block; width: 100%; height: auto; max-height: max(340px, calc(100vh - 360px)); }
 svg.picture text { font-family: inherit; font-variant-numeric: tabular-nums; dominant-baseline: central; }
 .tween svg.picture g { transition: transform 0.35s ease; }
 .tween svg.picture rect { transition: width 0.35s ease, height 0.35s ease; }
@@ -55,7 +56,7 @@ kbd { font: inherit; border: 1px solid var(--edge); border-radius: 3px; padding:
 .help dd { margin: 0; }
 .big { max-width: none; width: 100%; height: 100%; border: 0; border-radius: 0; display: flex; flex-direction: column; }
 .big .stage { flex: 1; min-height: 0; }
-.big svg.picture { height: 100%; }
+.big svg.picture { height: 100%; max-height: none; }
 .big .title { font-size: clamp(18px, 2.2vw, 32px); }
 .big .caption { font-size: clamp(17px, 2vw, 30px); }
 dialog { padding: 0; border: 0; width: 100vw; height: 100vh; max-width: none; max-height: none; }

@@ -8,7 +8,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from flashkit.figures import tile_walk
+from flashkit.figures import loop_orders, tile_walk
 from flashkit.figures.figure import Figure
 from flashkit.figures.page import page as make_page
 from flashkit.figures.scene import Scene
@@ -334,6 +334,16 @@ def test_the_page_plays_by_itself_unless_motion_is_unwanted(stand_alone):
     calm.keyboard.press("ArrowRight")
     assert step(calm) == 2
     assert calm.locator(".player.tween").count() == 0
+
+
+def test_picture_caption_and_buttons_fit_a_laptops_screen_together(stand_alone):
+    """1366 x 768, less what JupyterLab's own bars take there; a taller screen shows the picture at its full width."""
+    figure, bars = loop_orders(), 115
+    laptop = stand_alone(figure, viewport={"width": 1366, "height": 768}, reduced_motion="reduce")
+    assert laptop.locator(".player").bounding_box()["height"] <= 768 - bars
+    tall = stand_alone(figure, viewport={"width": 1366, "height": 1100}, reduced_motion="reduce")
+    picture = tall.locator("svg.picture").bounding_box()
+    assert picture["height"] == pytest.approx(picture["width"] * figure.scene.height / figure.scene.width, abs=2)
 
 
 def test_controls_choose_another_scene(stand_alone):
