@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -178,8 +179,8 @@ class Report:
             f'<div style="font-weight:bold;font-size:1.1em">{html.escape(self.headline())}</div>',
         ]
         first, *rest = self.explanation() or [""]
-        parts.append(f'<p style="margin:.5em 0;font-size:1.05em"><b>{html.escape(first)}</b></p>')
-        parts += [f'<p style="margin:.4em 0">{html.escape(line)}</p>' for line in rest]
+        parts.append(f'<p style="margin:.5em 0;font-size:1.05em"><b>{_prose(first)}</b></p>')
+        parts += [f'<p style="margin:.4em 0">{_prose(line)}</p>' for line in rest]
         at = self.student_line()
         if at is not None:
             parts.append(
@@ -228,6 +229,11 @@ def _passed(public: bool, pending: int) -> str:
     if not pending:
         return "Public checks passed."
     return f"Public checks passed; {pending} item{'s are' if pending > 1 else ' is'} only judged on a GPU."
+
+
+def _prose(line: str) -> str:
+    """A sentence in HTML: what stands between backticks is code there, as in the chapters."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(line))
 
 
 def _mark(holds: bool | None) -> str:

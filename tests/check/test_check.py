@@ -122,6 +122,7 @@ def test_a_kernel_that_no_gpu_takes_keeps_the_points_for_being_right():
     assert report.verdict == "will not compile", str(report)
     assert report.points == pytest.approx(0.7 * report.out_of)  # its loop also reads too many bytes
     assert "break" in report.compile_problem.sentence
+    assert "`break`" in str(report) and "<code>break</code>" in report._repr_html_()
 
 
 def test_an_empty_blank_is_told_once_and_does_not_run_here():
