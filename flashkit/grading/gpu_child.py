@@ -48,7 +48,7 @@ def run_cells(folder: Path, cells: list, seconds: float) -> dict:
         path = folder / f"{number} {name}.py"
         path.write_text(source, encoding="utf-8")
         with contextlib.suppress(Exception), capture(False), deadline(seconds):
-            exec(compile(source, str(path), "exec"), module.__dict__)
+            exec(compile(source, str(path), "exec", dont_inherit=True), module.__dict__)
     return module.__dict__
 
 

@@ -184,6 +184,7 @@ class Hooks:
             if warmup:
                 return run(kernel, *args, grid=grid, warmup=warmup, **kwargs)
             with watcher.launch(kernel, args, kwargs):
+                _know_constexprs(kernel)
                 return run(kernel, *args, grid=grid, warmup=warmup, **kwargs)
 
         def metered_to_host(executor, device_args, device_kwargs):
@@ -254,6 +255,14 @@ class Hooks:
                 return operation(*args, **options)
 
         return metered
+
+
+def _know_constexprs(kernel) -> None:
+    """The interpreter reads annotations as texts, so it knows no ``T.constexpr`` or ``C``; the compiler does."""
+    annotations = kernel.rewrite().__annotations__
+    for number, parameter in enumerate(inspect.signature(kernel.fn).parameters.values()):
+        if jit.KernelParam(number, parameter, False, False).is_constexpr:
+            annotations[parameter.name] = "constexpr"
 
 
 def _bf16_refused(operation, operands: int):

@@ -387,6 +387,14 @@ def no_grid(e: Evidence, match: re.Match) -> str:
     return f"A kernel is launched with a grid in square brackets: write `{name}[(programs,)](...)`."
 
 
+@rule(r"RuntimeError: 0 active drivers")
+def needs_a_gpu(e: Evidence, match: re.Match) -> str:
+    return (
+        "This asks Triton for a GPU, and there is none here. An autotuner times its configurations on one: leave a "
+        "single `triton.Config`, or none."
+    )
+
+
 @rule(r"BadGrid|object of type '\w+' has no len|grid must have at most 3 dim|'float' object cannot be interpreted")
 def bad_grid(e: Evidence, match: re.Match) -> str | None:
     if "BadGrid" not in e.error and not re.search(r"\w+\[.*\]\s*\(", e.text):

@@ -197,7 +197,7 @@ def _run_cells(channel: socket.socket, home: Path, job: dict) -> dict:
         path = home / CELLS / name
         try:
             with capture(False), guard.no_oracle_imports(), deadline(job["seconds"]):
-                exec(compile(source, str(path), "exec"), module.__dict__)
+                exec(compile(source, str(path), "exec", dont_inherit=True), module.__dict__)
         except BaseException as error:
             told = problem_of(error, job["seconds"])
             wire.send(channel, {"failed": number, "problem": wire.problem_header(told)})

@@ -57,6 +57,11 @@ tell(found)
     assert tell(sandbox, source) == ({**hidden, **shown, "reference": "Refused"}, True)
 
 
+def test_a_cell_is_compiled_as_in_a_notebook(sandbox):
+    """Without the server's own `from __future__ import annotations`, which would make texts of them."""
+    assert tell(sandbox, "def f(x: int): pass\ntell([f.__annotations__['x'] is int])") == ([True], True)
+
+
 def test_no_course_file_can_be_found(sandbox):
     source = """
 import os

@@ -10,6 +10,7 @@ import pytest
 import torch
 import triton
 import triton.language as tl
+from triton import language
 from triton.runtime import interpreter
 from triton.tools.tensor_descriptor import TensorDescriptor
 
@@ -509,6 +510,18 @@ def test_one_program_may_read_back_its_own_store_and_launches_are_apart():
 def broadcast_row(x, out, d: tl.constexpr):
     j = tl.arange(0, d)
     tl.store(out + tl.program_id(0) * d + j, tl.load(x + j))
+
+
+@triton.jit
+def with_another_name(x, out, d: language.constexpr):
+    j = language.arange(0, d)
+    language.store(out + j, language.load(x + j))
+
+
+def test_constexpr_may_have_another_name():
+    """`import triton.language as T` and `d: T.constexpr`, which Triton's interpreter alone does not know."""
+    x, out = torch.ones(8), torch.zeros(8)
+    assert metered(with_another_name, (1,), x, out, 8).findings == [] and out.eq(1).all()
 
 
 def test_many_programs_may_read_one_element():

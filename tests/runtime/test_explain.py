@@ -70,6 +70,9 @@ def copy(x, y, n: tl.constexpr):
     tl.store(y + offsets, tl.load(x + offsets))
 
 
+tuned = triton.autotune(configs=[triton.Config({}, num_warps=warps) for warps in (4, 8)], key=[])(copy)
+
+
 @triton.jit
 def shapes(x, y):
     tl.store(y + tl.arange(0, 32), tl.load(x + tl.arange(0, 16)))
@@ -109,6 +112,7 @@ X, Y = torch.zeros(64), torch.zeros(64)
         (lambda: copy(X, Y, 16), "write `copy[(programs,)](...)`"),
         (lambda: copy[4](X, Y, 16), "The grid must be a tuple"),
         (lambda: copy[(1.5,)](X, Y, 16), "The grid must be a tuple"),
+        (lambda: tuned[(1,)](X, Y, 16), "leave a single `triton.Config`"),
         (lambda: copy[(1,)](5, Y, 16), "`tl.load` needs pointers, but is given int32"),
         (lambda: copy[(1,)](X.numpy(), Y, 16), "NumPy array"),
         (lambda: shapes[(1,)](X, Y), "dimension 0 is 32 on one side and 16 on the other"),
