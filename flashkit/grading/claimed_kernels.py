@@ -65,7 +65,7 @@ class Claimed:
 
 def _constants_line(claim: Mapping[str, Any]) -> str:
     """Raises one of NONSENSE where there is none, or where it is too long to be a kernel's."""
-    lines = [line for line in claim["source"]["text"][-LONGEST:].splitlines() if line.startswith(KEPT)]
+    lines = [line for line in claim["source"]["text"][-LONGEST:].split("\n") if line.startswith(KEPT)]
     return lines[-1]
 
 

@@ -18,7 +18,7 @@ from flashkit.grading.plain_module import imported, not_plain
 from flashkit.grading.sandbox import Limits, compiler_command, end, too_much
 from flashkit.instruments import cuda_gate
 from flashkit.instruments.compile_gate import ARCH, CPU_SECONDS, CompileResult, Pending
-from flashkit.runtime.source import Line, Source
+from flashkit.runtime.source import CONSTEXPRS, Line, Source
 from flashkit.runtime.wire import writable
 
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "enable_fp_fusion", "debug", "sanitize_overflow")
@@ -119,8 +119,8 @@ def _request(claim: Mapping[str, Any], source: Source, arch: int) -> dict[str, A
 
 def _foreign(source: Source, cells: Mapping[str, str]) -> str:
     """Why this source is not the submission's own: every function's line must stand where the claim says."""
-    known = {name: text.splitlines() for name, text in cells.items()}
-    texts = source.text.splitlines()
+    known = {name: _lines(text) for name, text in cells.items()}
+    texts = _lines(source.text.removesuffix("\n"))
     if len(texts) != len(source.lines):
         return "Its source is not the submission's."
     for text, line in zip(texts, source.lines, strict=True):
@@ -129,8 +129,16 @@ def _foreign(source: Source, cells: Mapping[str, str]) -> str:
         own = known.get(line.where, [])
         if not 1 <= line.lineno <= len(own) or own[line.lineno - 1] != line.text or text.strip() != line.text.strip():
             return "Its source is not the submission's."
-    written = {n for node in ast.parse(source.text).body if isinstance(node, ast.FunctionDef) for n in _span(node)}
+    body = ast.parse(source.text).body
+    if body[-1].lineno != len(texts) or not texts[-1].startswith(f"{CONSTEXPRS} = "):
+        return "Its constants do not stand in its last line."
+    written = {n for node in body if isinstance(node, ast.FunctionDef) for n in _span(node)}
     return "" if all(source.lines[n - 1] for n in written if texts[n - 1].strip()) else "Its source is not its own."
+
+
+def _lines(text: str) -> list[str]:
+    """As Python counts them: a form feed or one of Unicode's separators ends none."""
+    return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
 
 def _span(node: ast.FunctionDef) -> range:

@@ -55,7 +55,7 @@ def _takes(node: ast.stmt, known: dict[str, str]) -> bool:
         plain = len(names) == len(node.targets) and _is_plain(node.value, known)
     else:
         return False
-    plain = plain and not any(known.get(name) or name == "float" for name in names)
+    plain = plain and not any(name in known or name == "float" for name in names)
     known.update(dict.fromkeys(names, ""))
     return plain
 

@@ -71,6 +71,8 @@ def test_lines_that_nobody_wrote_are_not_compiled(claim):
         "@exec\ndef f(): pass",
         "@triton.jit\ndef f(x=tl.static_range(3)): pass",
         "@triton.jit\ndef f() -> exec('1'): pass",
+        "_constexprs = {'block': 1024}",  # a second set, for one who reads the last
+        "@triton.jit\ndef _copy_kernel(): pass",
     ],
 )
 def test_a_module_that_would_run_code_is_not_compiled(claim, line):
@@ -78,6 +80,39 @@ def test_a_module_that_would_run_code_is_not_compiled(claim, line):
     changes = {"text": source["text"] + line + "\n", "lines": [*source["lines"], *[None] * (line.count("\n") + 1)]}
     result = answer(*changed(claim, **changes))
     assert result.kind == "unavailable" and "more than define" in result.message
+
+
+@pytest.mark.parametrize(
+    "more", ["x = _constexprs", 'x = """\n_constexprs = {"block": 1024}\n"""', "# _constexprs = {'block': 1024}"]
+)
+def test_constants_are_those_of_the_last_line(claim, more):
+    source = claim[0]["source"]
+    text = source["text"].replace("\n_constexprs = ", "\nx = _constexprs = ") + more + "\n"
+    result = answer(*changed(claim, text=text, lines=[*source["lines"], *[None] * (more.count("\n") + 1)]))
+    assert result.kind == "unavailable" and result.message
+
+
+@pytest.mark.classroom
+@pytest.mark.parametrize("odd", ["\x0c", "\u2028"])
+def test_a_character_that_ends_lines_elsewhere_ends_none_here(claim, odd):
+    """A form feed or a separator in a comment, as pasted text has it."""
+    commented = lambda text: text.replace("other=0.0)", f"other=0.0)  # {odd} odd")  # noqa: E731
+    described, cells = claim
+    source = described["source"]
+    lines = [line and [*line[:2], commented(line[2])] for line in source["lines"]]
+    own = {name: commented(text) for name, text in cells.items()}
+    assert answer({**described, "source": {**source, "text": commented(source["text"]), "lines": lines}}, own).ok
+
+
+def test_no_character_hides_a_line_that_nobody_wrote(claim):
+    """Counted otherwise, the separators would put lines that are not looked at in place of the function's."""
+    source = claim[0]["source"]
+    at = next(n for n, line in enumerate(source["lines"]) if line and "tl.store" in line[2])
+    texts = source["text"].split("\n")
+    texts[at] = texts[at].replace("x, mask", "2 * x, mask")
+    texts[0] += "  # " + 30 * "\u2028#"
+    text, lines = "\n".join(texts), [None] * 30 + source["lines"]
+    assert answer(*changed(claim, text=text, lines=lines)).kind == "unavailable"
 
 
 @pytest.mark.parametrize("claimed", [{}, {"name": 3}, {"source": None}, {"source": {}}, {"kind": "ok", "error": 1}])
