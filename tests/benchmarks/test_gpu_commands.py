@@ -58,6 +58,19 @@ def test_the_grid_reaches_16k_in_both_half_precisions():
     assert any(shape.H_kv < shape.H_q for shape in found)
 
 
+def test_the_long_shapes_fall_to_different_children_and_none_is_lost():
+    dealt = [[labs.shapes()[int(number)] for number in job] for job in labs.jobs()]
+    assert sorted(map(repr, sum(dealt, []))) == sorted(map(repr, labs.shapes()))
+    assert max(sum(shape.N == 16384 for shape in job) for job in dealt) <= 2
+
+
+def test_a_record_of_half_a_run_is_a_record():
+    assert labs.record_of([], [])["outputs"] == 0
+    row = {"N": 77, "exercise": "03.rows", "error": 3.0, "peer": 2.0, "right": False}
+    found = labs.record_of([row], [{"N": 16, "ended": "It hangs"}])
+    assert found["wrong"] == [row] and found["worst_ratio_to_peer"] == 1.5 and found["ended"]
+
+
 @pytest.mark.parametrize("causal", [False, True])
 def test_the_teaching_backward_is_right_beside_a_library(causal):
     found = backward.correctness(causal, "cpu", (1, 1, 70, 16), torch.float16)

@@ -1,14 +1,13 @@
 """Lab 07's kernels on a Hopper GPU: ``python -m tests.gpu.hopper [RESULT.json]``; exit status 1 if any answer is off.
 
 Lengths on, below and above every tile; groups of 1, 4 and 8 query heads; causal offsets; fp16 and bf16; d 64 and 128;
-and 50 launches of one call, which must agree to the bit. Each kernel has a process and a deadline: a barrier that is
-never arrived at hangs, and a hang is an answer too.
+and 50 launches of one call, which must agree to the bit. Processes share the cases and each case has a deadline: a
+barrier that is never arrived at hangs, and a hang is an answer too. The record is written after every case.
 """
 
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -17,10 +16,13 @@ from pathlib import Path
 import torch
 
 import flashkit  # noqa: F401  before Triton
+from benchmarks import children
 from tests.gpu.judge import DTYPES, Shape, allowed_error, attention, honest, tensors
 from tests.labs.kernels import load
 
-SECONDS = 300
+SECONDS = 120  # for a case: its kernel is compiled first
+JOBS = {"07.gluon": 6}  # processes of a kernel, most of whose time is the compiler's; 2 of the others
+AT_ONCE = 16
 REPEATS = 50
 SEED = 7
 LENGTHS = (1, 63, 64, 65, 127, 1000, 1025, 4096)
@@ -93,28 +95,47 @@ def repeats(id: str, function: Callable, shape: Shape, device: str = "cuda", tim
     return all(torch.equal(a, b) for outputs in again for a, b in zip(first, outputs, strict=True))
 
 
-def one(id: str) -> dict:
-    """All of one kernel, in this process."""
+def repeated(causal: bool) -> list[Shape]:
+    """The calls that are launched again and again."""
+    return [_shape(n, n, "bf16", d, 0 if causal else None, 4) for n in (1025, 4096) for d in (64, 128)]
+
+
+def cases(id: str) -> list[str]:
+    """What is judged of a kernel, by name: "07.gluon shape 3", "07.gluon repeats 0"."""
+    causal = KERNELS[id][0]
+    every = {"shape": shapes(causal), "repeats": repeated(causal)}
+    return [f"{id} {what} {number}" for what, found in every.items() for number in range(len(found))]
+
+
+def jobs() -> list[list[str]]:
+    """The cases dealt out to processes; the kernel that takes longest to compile comes first."""
+    shares = [(cases(id), JOBS.get(id, 2)) for id in reversed(KERNELS)]
+    return [names[part::parts] for names, parts in shares for part in range(parts)]
+
+
+def one(case: str) -> dict:
+    """A case by its name, in this process: a row, or whether all repeats agree."""
+    id, what, number = case.split()
     function, causal = load(id, "solution"), KERNELS[id][0]
-    rows = [judge(id, function, shape) for shape in shapes(causal)]
-    large = [_shape(n, n, "bf16", d, 0 if causal else None, 4) for n in (1025, 4096) for d in (64, 128)]
-    return {"rows": [asdict(row) for row in rows], "bitwise": [repeats(id, function, shape) for shape in large]}
-
-
-def in_a_child(id: str) -> dict:
-    try:
-        command = [sys.executable, "-m", "tests.gpu.hopper", "--one", id]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
-    except subprocess.TimeoutExpired:
-        return {"ended": f"It hangs: no answer within {SECONDS} s.", "rows": [], "bitwise": []}
-    if done.returncode:
-        return {"ended": " ".join(done.stderr.strip().splitlines()[-1:]), "rows": [], "bitwise": []}
-    return {"ended": "", **json.loads(done.stdout.splitlines()[-1])}
+    if what == "repeats":
+        return {"same": repeats(id, function, repeated(causal)[int(number)])}
+    return asdict(judge(id, function, shapes(causal)[int(number)]))
 
 
 def passed(result: dict) -> bool:
     right = bool(result["rows"]) and all(row["right"] for row in result["rows"])
     return right and all(result["bitwise"]) and not result["ended"]
+
+
+def add(results: dict, found: dict) -> None:
+    """Files a case's answer under its kernel."""
+    result = results[found["case"].split()[0]]
+    if "ended" in found:
+        result["ended"].append(found)
+    elif "same" in found:
+        result["bitwise"].append(found["same"])
+    else:
+        result["rows"].append(found)
 
 
 def main(path: str = "benchmarks/results/hopper-correctness.json") -> int:
@@ -123,17 +144,28 @@ def main(path: str = "benchmarks/results/hopper-correctness.json") -> int:
     if torch.cuda.get_device_capability()[0] != 9:
         print("tests.gpu.hopper: this GPU is no Hopper, so nothing was run")
         return 0
-    results = {id: in_a_child(id) for id in KERNELS}
+    results = {id: {"rows": [], "bitwise": [], "ended": []} for id in KERNELS}
     record = {"what": "lab 07's kernels against float64", **provenance(), "repeats": REPEATS, "kernels": results}
-    Path(path).write_text(json.dumps(record, indent=1) + "\n")
+    left = sum(map(len, jobs()))
+
+    def told(found: dict) -> None:
+        nonlocal left
+        left -= 1
+        add(results, found)
+        Path(path).write_text(json.dumps(record, indent=1) + "\n")
+        right = found.get("right", found.get("same", False))
+        if not right or left % 20 == 0:
+            print(f"{found['case']} right, {left} cases left" if right else f"NOT RIGHT {found}", flush=True)
+
+    children.run("tests.gpu.hopper", jobs(), SECONDS, told, AT_ONCE)
     for id, result in results.items():
         right = sum(row["right"] for row in result["rows"])
-        print(f"{id}: {right} of {len(result['rows'])} right, bitwise {result['bitwise']} {result['ended']}")
+        print(f"{id}: {right} of {len(shapes(KERNELS[id][0]))} right, bitwise {result['bitwise']} {result['ended']}")
     return int(not all(map(passed, results.values())))
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--one"]:
-        print(json.dumps(one(sys.argv[2])))
+    if sys.argv[1:2] == [children.FLAG]:
+        children.answer(sys.argv[2:], one)
     else:
         sys.exit(main(*sys.argv[1:]))

@@ -49,6 +49,22 @@ def test_a_child_that_ends_badly_is_no_pass():
     assert hopper.passed({"ended": "", "rows": [{"right": True}], "bitwise": [True]})
 
 
+def test_every_case_of_every_kernel_is_dealt_to_one_child():
+    dealt = [case for job in hopper.jobs() for case in job]
+    assert sorted(dealt) == sorted(case for id in hopper.KERNELS for case in hopper.cases(id))
+    assert len(dealt) == len(set(dealt)) and len(hopper.jobs()) <= hopper.AT_ONCE
+    assert all(len({case.split()[0] for case in job}) == 1 for job in hopper.jobs())  # a hang costs its kernel alone
+
+
+def test_an_answer_is_filed_under_its_kernel():
+    results = {"07.gluon": {"rows": [], "bitwise": [], "ended": []}}
+    hopper.add(results, {"case": "07.gluon shape 0", "right": True})
+    hopper.add(results, {"case": "07.gluon repeats 0", "same": True})
+    assert hopper.passed(results["07.gluon"])
+    hopper.add(results, {"case": "07.gluon shape 1", "ended": "It hangs"})
+    assert not hopper.passed(results["07.gluon"])
+
+
 @pytest.mark.parametrize("step", ["two_products", "gluon"])
 def test_a_gpu_cell_would_compare_with_an_fp32_run(step):
     exercise = exercises.get(f"07.{step}")
