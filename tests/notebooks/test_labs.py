@@ -119,6 +119,8 @@ def test_the_stub_gets_nothing_and_is_told_why(lab, tmp_path):
         if not nbgrader.grade_id.endswith("-gpu"):
             assert "This blank is not filled in yet" in shown[ident].displays[0]
     assert not any(cell.stderr for cell in shown.values())
+    for ident in {"watch", "toy-compare"} & set(shown):
+        assert shown[ident].stdout.startswith("Fill in"), ident
 
 
 @pytest.mark.parametrize("lab", LABS)
