@@ -19,10 +19,9 @@ def provenance() -> dict:
 
     A copy of the tree on a GPU machine may have no history: there the variable COMMIT says what it is a copy of.
     """
-    driver = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     return {
         "gpu": torch.cuda.get_device_name(0),
-        "driver": subprocess.run(driver, capture_output=True, text=True).stdout.strip(),
+        "driver": _said("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"),
         **versions(),
         "commit": commit(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -35,6 +34,13 @@ def versions() -> dict[str, str]:
 
 
 def commit() -> str:
-    """The tree's commit; COMMIT, or "", where there is no history."""
-    git = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True)
-    return git.stdout.strip() if git.returncode == 0 else os.environ.get("COMMIT", "")
+    """The tree's commit; COMMIT, or "", where there is no history or no git."""
+    return _said("git", "rev-parse", "HEAD") or os.environ.get("COMMIT", "")
+
+
+def _said(*command: str) -> str:
+    """What a program says; "" when it fails or is not there."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import backward, confirmation
+from benchmarks import backward, confirmation, records
 from benchmarks.cases import BLIND, FIT, TEST
 from benchmarks.peer_bound import judged
 from benchmarks.prediction import SWEEP
@@ -118,3 +118,11 @@ def test_a_confirmation_counts_its_pairs_and_lists_what_did_not_run():
     found = confirmation.record([measured, failed])
     assert found["held_out"] == 1 and len(found["not_run"]) == 1 and found["pairs"][0]["role"] == "blind"
     assert found["median_error"] == abs(found["pairs"][0]["error"])
+
+
+def test_a_machine_without_git_says_what_its_copy_is_of(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("COMMIT", "abc")
+    assert records.commit() == "abc"
+    monkeypatch.delenv("COMMIT")
+    assert records.commit() == ""
