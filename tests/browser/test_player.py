@@ -181,8 +181,16 @@ def test_f_fills_the_screen_and_leaves_it(player):
     player.wait_for_function("document.fullscreenElement === null")
 
 
-def test_where_full_screen_is_refused_a_dialog_fills_the_window(player):
+@pytest.fixture
+def refuses_full_screen(player):
+    player.evaluate("() => void (window.allowed = Element.prototype.requestFullscreen)")
     player.evaluate("() => void (Element.prototype.requestFullscreen = () => Promise.reject(new Error('refused')))")
+    yield player
+    player.evaluate("() => void (Element.prototype.requestFullscreen = window.allowed)")
+
+
+def test_where_full_screen_is_refused_a_dialog_fills_the_window(refuses_full_screen):
+    player = refuses_full_screen
     player.keyboard.press("f")
     player.locator("dialog[open] .player.big").wait_for()
     box = player.locator(".player").bounding_box()
