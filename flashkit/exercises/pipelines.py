@@ -371,7 +371,7 @@ OVERLAP_EXERCISE = _exercise(
     ),
     _draw_overlaps,
     OVERLAP,
-    title="Intra-warpgroup overlap: the softmax of block j + 1 under the product of block j",
+    title="Overlap: the softmax under its own warpgroup's product",
     points=20,
     minutes=35,
     difficulty=4,

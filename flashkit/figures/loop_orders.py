@@ -37,8 +37,8 @@ def loop_orders(problem: Problem | None = None, itemsize: int = 2) -> Figure:
     orders = {"FA1": fa1_steps(problem, itemsize), "FA2": fa2_steps(problem, itemsize)}
     scene = Scene(
         f"Two loop orders over the same {problem.query_tiles} × {problem.key_tiles} tiles",
-        "FlashAttention 1 keeps a key tile and lets O, l and m make a round trip at each visit; "
-        "FlashAttention 2 keeps a query tile, reads K and V again, and writes O once; their bytes add up side by side.",
+        "FlashAttention-1 keeps a key tile and lets O, l and m make a round trip at each visit; "
+        "FlashAttention-2 keeps a query tile, reads K and V again, and writes O once; their bytes add up side by side.",
         WIDTH,
         TILES_TOP + problem.query_tiles * _cell(problem) + 300,
     )
@@ -117,7 +117,7 @@ class _Panel:
         self.table = TILES_TOP + problem.query_tiles * self.cell + 40
 
     def draw(self, steps: list[Step], at: int) -> None:
-        outside = {"FA1": "FlashAttention 1: K, V outside", "FA2": "FlashAttention 2: Q outside"}[self.name]
+        outside = {"FA1": "FlashAttention-1: K, V outside", "FA2": "FlashAttention-2: Q outside"}[self.name]
         self.frame.text(f"{self.name} title", self.x + 16, 26, outside, align="start", bold=True, size=19)
         self._tiles(steps, at)
         self._table(steps[at].moved)

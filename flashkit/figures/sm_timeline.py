@@ -85,7 +85,7 @@ def _axis(frame: Frame, last: float, bottom: float, now: float) -> None:
     for step in range(5):
         at = last * step / 4
         frame.line(f"tick {step}", _x(at, last), bottom, _x(at, last), bottom + 6)
-        frame.text(f"time {step}", min(_x(at, last), RIGHT - 12), bottom + 22, f"{at:.4g}")
+        frame.text(f"time {step}", min(_x(at, last), RIGHT - 12), bottom + 22, _number(at))
     frame.text("axis title", (LEFT + RIGHT) / 2, bottom + 48, "time, in score tiles of one program", bold=True)
     frame.line("now", _x(now, last), TOP - 8, _x(now, last), bottom, dashed=True, stroke=2)
 

@@ -130,7 +130,7 @@ _ALL = (
     ),
     Question(
         "03.kv-bytes",
-        "N = 16,384, d = 64, fp16, query tiles of 128: how much of K and V does FlashAttention 2 read, one head?",
+        "N = 16,384, d = 64, fp16, query tiles of 128: how much of K and V does FlashAttention-2 read, one head?",
         "458361f8b3cc",
         "128 query tiles read 2 + 2 MiB each.",
         {
@@ -199,7 +199,7 @@ _ALL = (
     ),
     Question(
         "04.products",
-        "A backward in two kernels, without atomics, recomputes P. How many matrix products are there in all?",
+        "A backward in two kernels that share nothing recomputes P. How many matrix products are there in all?",
         "5fe605451394",
         "4 for dK and dV (S, dP, dV, dK), 3 for dQ (S, dP, dQ).",
         {

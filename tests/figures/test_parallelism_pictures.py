@@ -39,7 +39,7 @@ def test_bars_of_many_multiprocessors_hold_all_the_work():
     assert "106 units; 40 % of the time is idle" in last.caption
     bars = [shape.h for name, shape in last.shapes.items() if name.startswith("bar")]
     assert sum(bars) / 320 * 132 * 128 / BINS == pytest.approx(8 * 1056)
-    assert figure.variants[0,].frames[-1]["time 4"].text == "2048" and last["time 4"].text == "128"
+    assert figure.variants[0,].frames[-1]["time 4"].text == "2,048" and last["time 4"].text == "128"
 
 
 def test_other_timelines_can_be_drawn():
