@@ -21,8 +21,8 @@ def tail(shape, blocks):
     return 1 / schedule.simulate(schedule.forward_tasks(shape), SMS * blocks).busy
 
 
-def test_few_of_56_pairs_miss_and_two_of_them_are_badly_measured():
-    assert len(TEST) == 56 and 0 < len(MISSED) < 56 / 5
+def test_six_of_56_pairs_miss_and_two_of_them_are_badly_measured():
+    assert len(TEST) == 56 and len(MISSED) == 6
     assert sorted(round(p["spread"], 2) for p in MISSED)[-2:] == [0.65, 0.70]
     fifth = [p for p in TEST if abs(p["error"]) > 0.2]
     assert {"softmax", "row_dot", "forward"} <= {p["kernel"] for p in fifth}
