@@ -163,9 +163,13 @@ def _fits(o: Observation, predicted) -> bool:
 
 
 def _explains_most(o: Observation, predicted) -> bool:
-    """Is what came much nearer to the prediction than to the right answer? Else any small error would fit."""
+    """Is what came much nearer to the prediction than to the right answer? Else any small error would fit.
+
+    Where the right answer is infinite there is no distance to it: a match is all that can be asked for there.
+    """
     for name, came in o.outcome.outputs.items():
-        error, rest = _largest(came - o.judge.reference[name]), _largest(came - predicted[name])
+        right = o.judge.reference[name]
+        error, rest = _largest(came - right), _largest(np.where(np.isfinite(right), came - predicted[name], 0))
         if rest > max(EXPLAINED * error, float(np.max(o.judge.allowed[name], initial=0.0))):
             return False
     return True

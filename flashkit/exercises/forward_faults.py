@@ -96,10 +96,10 @@ def _hidden_as(value: float):
     return lambda S, tile: np.where(tile.visible, S, S.dtype.type(value))
 
 
-def _hidden_by_adding(value: float):
-    """A finite bias is added to scores that the causal mask hides; the tail is masked right."""
+def _hidden_by_adding(value: float, tail: bool):
+    """A finite bias is added to scores that the mask hides; ``tail``: also past the end, where else they are -inf."""
     return lambda S, tile: np.where(
-        tile.inside, S + np.where(tile.visible, S.dtype.type(0), S.dtype.type(value)), S.dtype.type(-np.inf)
+        tile.inside | tail, S + np.where(tile.visible, S.dtype.type(0), S.dtype.type(value)), S.dtype.type(-np.inf)
     )
 
 
@@ -147,6 +147,9 @@ RAW_ALPHA = {
     "rescale": lambda s, m: State(m, np.exp(s.m - m) * s.l, np.exp(s.m - m)[:, None] * s.acc),
 }
 BACKWARDS = {"visit": lambda p, i: list(forward.visit(p, i))[::-1]}
+LOWEST_HALF, LOWEST = float(np.finfo(np.float16).min), float(np.finfo(np.float32).min)
+FINITE_MASKS = (-1e4, LOWEST_HALF, -1e5, -1e6, -1e7, -1e8, -1e9, -1e10, -1e20, -1e30, LOWEST)
+BIASES = (-1e4, -1e6, -1e9, -1e30)
 
 
 FAULTS = (
@@ -216,10 +219,16 @@ FAULTS = (
         "Real scores can be lower than your number, and in a row that sees nothing every hidden key then counts.",
         tuple(
             change(mask=_hidden_as(value), **more)
-            for value in (-1e4, -1e5, -1e6, -1e7, -1e8, -1e9, -1e10, -1e20, -1e30, np.finfo(np.float32).min)
+            for value in FINITE_MASKS
             for more in ({}, {"init": lambda *a, v=value: replace(forward.init(*a), m=np.full(a[0], v, a[2]))})
         )
-        + tuple(change(mask=_hidden_by_adding(value)) for value in (-1e4, -1e6, -1e9, -1e30)),
+        + tuple(change(mask=_hidden_as(value * LN2)) for value in FINITE_MASKS)  # scores in base 2
+        + tuple(
+            change(mask=_hidden_by_adding(value * unit, tail))
+            for value in BIASES
+            for unit in (1.0, LN2)
+            for tail in (False, True)
+        ),
     ),
     Fault(
         "mask-after-max",

@@ -10,29 +10,19 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from flashkit.exercises import flash_forward, rows, timed
+from flashkit.exercises import descriptor_faults, flash_forward, rows, timed
 from flashkit.exercises.contract import COMPILED_CODE, WITH_CODE, Case, CudaKernel, Exercise, Fault, MadeOf
 from flashkit.exercises.flash_forward import HARD_CASES, attention_case
-from flashkit.exercises.forward_faults import FAULT, bank
+from flashkit.exercises.forward_faults import FAULT
 from flashkit.exercises.rows import row_case
 from flashkit.runtime.call import Call, Returned
 
 # ---- (d) Triton with tensor descriptors -----------------------------------------------------------------
 
-NEXT_HEAD = Fault(
-    "next-head-written",
-    "O's descriptor sees all heads as one list of rows, so a tail tile is written into the next head",
-    "A descriptor cuts a box at the end of the tensor that it describes. Where does head 0 end, if heads are no axis?",
-)
-POINTERS = (  # what a descriptor cannot get wrong: it holds the strides, and where the tensor ends
-    *("int32-overflow", "borrowed-stride", "other-missing", "tail-load-unmasked", "v-tail-unmasked"),
-    *("tail-store-unmasked", "race"),
-)
-
 
 def _descriptor_meter_says(case: Case, finding) -> str:
     if finding.kind == "race" and finding.tensor in ("o", ""):
-        return NEXT_HEAD.name
+        return descriptor_faults.NEXT_HEAD.name
     return flash_forward.meter_says(case, finding)
 
 
@@ -68,7 +58,7 @@ DESCRIPTORS = flash_forward.exercise(
         *HARD_CASES,
         attention_case("half precision, weights that round alike", 19, 75, 16, 32, values="alike", dtype="fp16"),
     ),
-    faults=(NEXT_HEAD, *bank(*POINTERS, "scale-of-another-dimension")),  # there is one: d_v = d
+    faults=descriptor_faults.FAULTS,
     shares=WITH_CODE,
     made_of=MadeOf(copies="TMA", matrix="wgmma"),
     hints=(

@@ -52,6 +52,16 @@ def test_honest_runs_pass_and_a_hundredth_of_the_output_does_not(id, case):
     assert not judged.agrees(off)
 
 
+def test_a_few_numbers_are_allowed_a_unit_in_the_last_place_too():
+    """One key weighs 1 exactly; a right kernel that rounds exp(S - m) and divides by it is off by a unit at most."""
+    exercise = exercises.get("03.heads")
+    judged = judge(exercise, next(case for case in exercise.cases if case.why == "one query, one key"))
+    o = judged.reference["o"]
+    off = np.nextafter(o.astype(np.float32), np.float32(np.inf)).astype(float)
+    assert judged.agrees({**judged.reference, "o": off})
+    assert not judged.agrees({**judged.reference, "o": o + 1e-6})
+
+
 def test_lse_is_judged_at_1e_5_where_arithmetic_allows_it():
     exercise = exercises.get("03.heads")
     judged = judge(exercise, exercise.cases[0])

@@ -20,7 +20,7 @@ SEEDS = range(1, 9)  # of secret draws, in the slow suite, which has 35 exercise
 # Variants that make no difference where they are listed, how many, and why.
 NO_CAUSAL_MASK = "it differs from a right kernel only where a causal mask hides keys"
 LOW_ENOUGH = "every row sees a key, and every score lies above this value"
-ONE_TILE = {"finite-mask-value": (12, f"{LOW_ENOUGH}; or {NO_CAUSAL_MASK}"), "mask-after-max": (2, NO_CAUSAL_MASK)}
+ONE_TILE = {"finite-mask-value": (22, f"{LOW_ENOUGH}; or {NO_CAUSAL_MASK}"), "mask-after-max": (2, NO_CAUSAL_MASK)}
 TWICE = {name: (2 * number, why) for name, (number, why) in ONE_TILE.items()}  # each variant in two spellings
 HARMLESS = {
     "01.softmax": {"finite-mask-value": TWICE["finite-mask-value"]},
