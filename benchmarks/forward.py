@@ -2,7 +2,10 @@
 
 bf16, hidden size 2,048, 16,384 tokens in all; FLOP = 4 B H N² d, half of it when causal. In every round each kernel
 runs once, in an order drawn anew; a cell is the median of its rounds, and its range. Every run is kept in the result.
-Steps of the ladder are timed in the same way. ``fa3-fwd`` counts where it is installed.
+Steps of the ladder are timed in the same way. ``fa3-fwd`` counts where it is installed; without it nothing is claimed.
+
+All cells are timed in one child process and written one by one. A participant that hangs, dies, is refused or answers
+wrong is named and left out, and the others are timed without it.
 """
 
 from __future__ import annotations
@@ -11,12 +14,13 @@ import importlib
 import json
 import statistics
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from functools import partial
 
 import torch
 
+from benchmarks import children
 from benchmarks.backward import interleaved
 from benchmarks.records import RESULTS, provenance
 from flashkit.exercises import lab_cells
@@ -25,7 +29,10 @@ from flashkit.instruments.timing import Device, median_ratio
 
 HIDDEN, TOKENS = 2048, 16384
 ROUNDS = 21
-SLEEP = 2_000_000  # cycles: about a millisecond
+SECONDS = 120  # for a participant's first call, which compiles it, and for the rounds of a cell
+WITHOUT = "--without"
+FAR = 1e-2  # from cuDNN: a wrong answer is not timed
+SLEEP = 4_000_000  # cycles: about two milliseconds
 CELLS = [(d, mask, n) for d in (64, 128) for mask in ("full", "causal") for n in (2048, 16384)]
 LADDER = [(d, "full", n) for d in (64, 128) for n in (2048, 16384)]
 STEPS = ("wgmma", "producer", "consumers", "two_products")
@@ -86,7 +93,8 @@ def official() -> Callable | None:
     """FlashAttention-3's own forward, from the package fa3-fwd."""
     try:
         return importlib.import_module("fa3_fwd_interface").flash_attn_func
-    except ImportError:
+    except (ImportError, OSError) as error:  # not installed, or built for another torch
+        print(f"fa3 is left out: {error}", file=sys.stderr, flush=True)
         return None
 
 
@@ -108,16 +116,29 @@ def steps(x: Mapping[str, torch.Tensor]) -> dict[str, Call]:
     return {**found, "gluon": partial(solution("gluon"), q, k, v, False, 0, d**-0.5)}
 
 
-def disagreement(participants: Mapping[str, Call]) -> dict[str, float]:
-    """Each one's relative distance to cuDNN, or to the first without it: wrong answers are not timed."""
+def off(participants: Mapping[str, Call]) -> dict[str, str]:
+    """Why participants are not timed: refused, or far from cuDNN (or from the first that answers, without it).
 
-    def output(name: str) -> torch.Tensor:
-        o = participants[name]()
+    What is called next is told beforehand, so that who asks knows which one never came back.
+    """
+    told, first = {}, None
+    for name in sorted(participants, key=lambda name: name != "cudnn"):
+        children.tell({"at": name})
+        try:
+            o = participants[name]()
+        except Exception as error:  # a backend that does not take the shape, a compiler that refuses
+            if torch.cuda.is_available():
+                torch.cuda.synchronize()  # raises again if the kernel has broken this process
+            told[name] = f"{type(error).__name__}: {str(error)[:200]}"
+            continue
         o = o[0] if isinstance(o, tuple) else o
-        return (o.transpose(1, 2) if name == "fa3" else o).float()
-
-    first = output("cudnn" if "cudnn" in participants else next(iter(participants)))
-    return {name: ((output(name) - first).norm() / first.norm()).item() for name in participants}
+        o = (o.transpose(1, 2) if name == "fa3" else o).float()
+        first = o if first is None else first
+        far = ((o - first).norm() / first.norm()).item()
+        if not far < FAR:
+            told[name] = f"{far:.3g} from the others' answer"
+    children.tell({"at": ""})
+    return told
 
 
 def rates(d: int, mask: str, n: int, times: Mapping[str, list[float]], tokens: int = TOKENS, hidden: int = HIDDEN):
@@ -129,36 +150,76 @@ def rates(d: int, mask: str, n: int, times: Mapping[str, list[float]], tokens: i
         row[name] = round(statistics.median(each), 1)
         row[f"{name}_range"] = [round(min(each), 1), round(max(each), 1)]
     if "fa3" in times:
-        over = {n: median_ratio(times["fa3"], times[n]) for n in ("gluon", "triton")}
+        over = {n: median_ratio(times["fa3"], times[n]) for n in ("gluon", "triton") if n in times}
         row["over_fa3"] = {name: asdict(ratio) for name, ratio in over.items()}
     return row
 
 
 def verdicts(rows: list[dict]) -> dict[str, dict]:
-    """What was reached of the goals; none without FA3."""
-    if not all("over_fa3" in row for row in rows):
+    """What was reached of the goals by rows of all cells; none without FA3. Who was not timed reached nothing."""
+    if [(row["head_dim"], row["mask"], row["n"]) for row in rows] != CELLS or not all("over_fa3" in r for r in rows):
         return {}
-    gluon = [row["over_fa3"]["gluon"]["value"] for row in rows]
-    long = [r["over_fa3"]["triton"]["value"] for r in rows if (r["head_dim"], r["n"]) == (128, 16384)]
-    reached = dict(zip(GOALS, (min(gluon), statistics.geometric_mean(gluon), min(long)), strict=True))
+
+    def speed(row: dict, name: str) -> float:
+        return row["over_fa3"].get(name, {}).get("value", 0.0)
+
+    gluon = [speed(row, "gluon") for row in rows]
+    long = [speed(row, "triton") for row in rows if (row["head_dim"], row["n"]) == (128, 16384)]
+    mean = statistics.geometric_mean(gluon) if min(gluon) > 0 else 0.0
+    reached = dict(zip(GOALS, (min(gluon), mean, min(long)), strict=True))
     return {
         name: {"goal": goal, "reached": reached[name], "met": reached[name] >= goal} for name, goal in GOALS.items()
     }
 
 
-def measure(cells: list, make: Callable, device_of: Callable[[], Device], rounds: int = ROUNDS) -> list[dict]:
-    """Times of each cell; a participant's seconds are kept, round by round."""
-    found = []
-    for number, (d, mask, n) in enumerate(cells):
-        participants = make(d, mask, n)
-        wrong = {name: far for name, far in disagreement(participants).items() if not far < 1e-2}
-        if wrong:
-            raise RuntimeError(f"d={d} {mask} N={n}: not timed, since these answers are off: {wrong}")
-        times = interleaved(participants, device_of(), rounds, seed=number)
-        found.append({"head_dim": d, "mask": mask, "n": n, "seconds": times})
-        row = rates(d, mask, n, times)
-        print({name: value for name, value in row.items() if not name.endswith("_range")}, flush=True)
-    return found
+def measure(participants: Mapping[str, Call], device: Device, seed: int, rounds: int = ROUNDS) -> dict:
+    """Times of a cell: a participant's seconds, round by round, and why others were not timed."""
+    left_out = off(participants)
+    kept = {name: call for name, call in participants.items() if name not in left_out}
+    return {"seconds": interleaved(kept, device, rounds, seed), "left_out": left_out}
+
+
+def names() -> list[str]:
+    """Of all cells, in the order in which they are timed: "cells 128 causal 2048", "ladder 64 full 16384"."""
+    return [f"{kind} {d} {mask} {n}" for kind, of in (("cells", CELLS), ("ladder", LADDER)) for d, mask, n in of]
+
+
+def in_this_process(cells: Iterable[str], without: Iterable[str]) -> None:
+    """The child: tells each cell as it is timed, with the GPU's state after it."""
+    gpu = Ahead({})
+    with gpu.alone():
+        for name in cells:
+            kind, d, mask, n = name.split()
+            x = tensors(int(d), int(n))
+            participants = calls(x, mask) if kind == "cells" else steps(x)
+            kept = {p: call for p, call in participants.items() if p not in without}
+            found = measure(kept, gpu, names().index(name))
+            children.tell({"case": name, "head_dim": int(d), "mask": mask, "n": int(n), **found, "state": gpu.state()})
+
+
+def collect(told: Callable[[dict], None], run: Callable[..., str] = children.child) -> list[str]:
+    """Times all cells in a child, and in a new one from where the last one ended; says what was left out for that."""
+    left, without, ended, at = names(), [], [], ""
+
+    def heard(found: dict) -> None:
+        nonlocal at
+        at = found.get("at", at)
+        if "case" in found:
+            left.remove(found["case"])
+            told(found)
+
+    while left:
+        command = [sys.executable, "-m", "benchmarks.forward", WITHOUT, ",".join(without), children.FLAG, *left]
+        why = run(command, SECONDS, heard)
+        if not left:
+            break
+        ended.append(f"{left[0]}, {at or 'its rounds'}: {why}")
+        if at and at not in without:
+            without.append(at)  # the same cell again, without the one that did not come back
+        else:
+            left.pop(0)
+        at = ""
+    return ended
 
 
 def record(run: dict, before: Mapping | None) -> dict:
@@ -174,22 +235,34 @@ def main() -> int:
     if torch.cuda.get_device_capability()[0] != 9:
         print("benchmarks.forward: this GPU is no Hopper, so nothing was run")
         return 0
-    path, gpu = RESULTS / "forward-h200.json", Ahead({})
-    declared = f"{len(CELLS)} cells and {len(LADDER)} of the ladder, {ROUNDS} rounds each, one run"
-    run = {"what": __doc__.splitlines()[0], "declared": declared, **provenance(), "state": [gpu.state()]}
-    run["fa3"] = "fa3-fwd" if official() else "not installed"
-    with gpu.alone():
-        run["cells"] = measure(CELLS, lambda d, mask, n: calls(tensors(d, n), mask), lambda: gpu)
-        run["ladder"] = measure(LADDER, lambda d, mask, n: steps(tensors(d, n)), lambda: gpu)
-    run["state"].append(gpu.state())
+    path = RESULTS / "forward-h200.json"
     RESULTS.mkdir(parents=True, exist_ok=True)
     before = json.loads(path.read_text()) if path.exists() else None
+    declared = f"{len(CELLS)} cells and {len(LADDER)} of the ladder, {ROUNDS} rounds each, one run"
+    run: dict = {"what": __doc__.splitlines()[0], "declared": declared, **provenance(), "cells": [], "ladder": []}
+    run["fa3"] = "fa3-fwd" if official() else "not there"
+    print(f"FlashAttention-3: {run['fa3']}", flush=True)
+
+    def told(found: dict) -> None:
+        run[found.pop("case").split()[0]].append(found)
+        path.write_text(json.dumps(record(run, before), indent=1) + "\n")
+        row = rates(found["head_dim"], found["mask"], found["n"], found["seconds"])
+        print({name: v for name, v in row.items() if not name.endswith("_range")}, found["left_out"], flush=True)
+
+    run["ended"] = collect(told)
     result = record(run, before)
     path.write_text(json.dumps(result, indent=1) + "\n")
+    for line in run["ended"]:
+        print("ENDED", line)
     for name, verdict in result["verdicts"].items():
         print(f"{name}: {verdict['reached']:.3f} of FA3, wanted {verdict['goal']}")
-    return int(not all(verdict["met"] for verdict in result["verdicts"].values()))
+    if not result["verdicts"]:
+        print("No goal is judged: that needs FlashAttention-3 (pip install --no-deps fa3-fwd) in every cell.")
+    return int(bool(run["ended"]) or not all(verdict["met"] for verdict in result["verdicts"].values()))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    if sys.argv[1:2] == [WITHOUT]:
+        in_this_process(sys.argv[4:], sys.argv[2].split(","))
+    else:
+        sys.exit(main())

@@ -1,6 +1,7 @@
 """The record of the forward's benchmark, on a stand-in device: medians, ranges, shares of FA3, and no run is lost."""
 
 import itertools
+import json
 
 import pytest
 
@@ -30,11 +31,11 @@ def participants(off=()):
     return plain | {"fa3": lambda: (x.transpose(1, 2), None)}
 
 
-def cell(rounds=9):
+def cell(rounds=9, of=(128, "full", 16384)):
     calls = participants()
     device = Device(calls)
-    (found,) = forward.measure([(128, "full", 16384)], lambda *cell: calls, lambda: device, rounds)
-    return found, device
+    place = dict(zip(("head_dim", "mask", "n"), of, strict=True))
+    return {**place, **forward.measure(calls, device, 0, rounds)}, device
 
 
 def test_every_participant_runs_in_every_round_in_another_order():
@@ -54,14 +55,59 @@ def test_a_cell_has_medians_ranges_and_shares():
     assert half["gluon"] == pytest.approx(flop / 2e12, rel=0.01) and "over_fa3" not in half
 
 
-def test_wrong_answers_are_not_timed():
-    calls = participants(off=("triton",))
-    with pytest.raises(RuntimeError, match="triton"):
-        forward.measure([(128, "full", 16384)], lambda *cell: calls, lambda: Device(calls), 3)
+def test_who_answers_wrong_or_is_refused_is_left_out_and_the_others_are_timed():
+    def refused():
+        raise RuntimeError("no such kernel")
+
+    calls = participants(off=("triton",)) | {"flash2": refused}
+    found = forward.measure(calls, Device(calls), 0, 3)
+    assert set(found["seconds"]) == {"gluon", "cudnn", "fa3"}
+    assert found["left_out"] == {"triton": "1 from the others' answer", "flash2": "RuntimeError: no such kernel"}
+    assert set(forward.rates(128, "full", 16384, found["seconds"])["over_fa3"]) == {"gluon"}
+
+
+def test_before_each_first_call_the_child_says_whose_it_is(capsys):
+    forward.off(participants())
+    said = [json.loads(line)["at"] for line in capsys.readouterr().out.splitlines()]
+    assert said[0] == "cudnn" and said[-1] == "" and sorted(said[:-1]) == sorted(SECONDS)
+
+
+def test_a_participant_that_hangs_is_left_out_from_there_on():
+    told, asked = [], []
+
+    def run(command, seconds, heard):
+        without, cells = command[4].split(","), command[6:]
+        asked.append(cells[0])
+        for name in cells:
+            if "gluon" not in without and name != forward.names()[0]:
+                heard({"at": "gluon"})
+                return "It hangs: nothing came for 120 s."
+            heard({"at": ""})
+            heard({"case": name, "without": without})
+        return ""
+
+    ended = forward.collect(told.append, run)
+    assert [found["case"] for found in told] == forward.names() and asked == forward.names()[:2]
+    assert told[0]["without"] == [""] and told[1]["without"] == ["gluon"]
+    assert ended == [f"{forward.names()[1]}, gluon: It hangs: nothing came for 120 s."]
+
+
+def test_a_cell_whose_rounds_end_the_child_is_given_up():
+    told = []
+
+    def run(command, seconds, heard):
+        if command[6] == forward.names()[0]:
+            return "It died with status -11: "
+        for name in command[6:]:
+            heard({"case": name})
+        return ""
+
+    ended = forward.collect(told.append, run)
+    assert [found["case"] for found in told] == forward.names()[1:] and "its rounds" in ended[0]
 
 
 def test_the_record_holds_every_run_and_the_goals():
-    run = {"commit": "a", "cells": [cell()[0]], "ladder": []}
+    run = {"commit": "a", "cells": [cell(of=place)[0] for place in forward.CELLS], "ladder": []}
     first = forward.record(run, None)
     second = forward.record({**run, "commit": "b"}, first)
     assert [r["commit"] for r in second["runs"]] == ["a", "b"] and second["commit"] == "b"
@@ -69,6 +115,13 @@ def test_the_record_holds_every_run_and_the_goals():
     assert set(second["verdicts"]) == set(forward.GOALS)
     assert second["verdicts"]["gluon in each cell"]["met"]
     assert {"head_dim", "mask", "n", "gluon", "triton", "fa3", "cudnn", "flash2"} <= set(second["rows"][0])
+
+
+def test_half_a_run_claims_nothing_and_who_is_missing_in_a_cell_reached_nothing():
+    rows = [forward.rates(*place, cell(of=place)[0]["seconds"]) for place in forward.CELLS]
+    assert forward.verdicts(rows[:-1]) == {}
+    del rows[0]["over_fa3"]["gluon"]
+    assert not any(forward.verdicts(rows)[goal]["met"] for goal in list(forward.GOALS)[:2])
 
 
 def test_without_fa3_nothing_is_claimed():
