@@ -12,7 +12,7 @@ import argparse
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from flashkit.grading import settings, slurm
@@ -31,15 +31,12 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     root = Path.cwd()
     try:
-        submitted = settings.load(root).folders["submitted"]
+        folders = settings.load(root).folders
     except ValueError as error:
         print(f"grade-class: {error}", file=sys.stderr)
         return 1
-    notebooks = sorted(root.glob(f"{submitted}/*/{chosen.assignment}/*.ipynb"))
-    # A line break in a name would shift all others in a Slurm array's list.
-    for path in [path for path in notebooks if not str(path.relative_to(root)).isprintable()]:
-        print(f"grade-class: left out, rename it: {str(path)!r}", file=sys.stderr)
-        notebooks.remove(path)
+    submitted = folders["submitted"]
+    notebooks = handed_in(root, folders, chosen.assignment)
     if not notebooks:
         print(f"grade-class: nothing in {submitted}/*/{chosen.assignment}/.", file=sys.stderr)
         return 1
@@ -58,6 +55,21 @@ def main(arguments: list[str] | None = None) -> int:
         return bool(failed)
     merged = subprocess.run([sys.executable, "-m", "nbgrader", "autograde", chosen.assignment, "--force"], cwd=root)
     return merged.returncode or bool(failed)
+
+
+def handed_in(root: Path, folders: Mapping[str, str], assignment: str) -> list[Path]:
+    """The notebooks to grade. What has another name than the release's, or one that is no line, is named and left out.
+
+    A line break in a name would shift all others in a Slurm array's list.
+    """
+    released = {path.name for path in root.glob(f"{folders['release']}/{assignment}/*.ipynb")}
+    notebooks = sorted(root.glob(f"{folders['submitted']}/*/{assignment}/*.ipynb"))
+    left_out = [
+        p for p in notebooks if released and p.name not in released or not str(p.relative_to(root)).isprintable()
+    ]
+    for path in left_out:
+        print(f"grade-class: left out, rename it if it is to be graded: {str(path)!r}", file=sys.stderr)
+    return [path for path in notebooks if path not in left_out]
 
 
 def _merge(assignment: str) -> str:

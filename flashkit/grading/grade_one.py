@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
 
 from flashkit.grading import results, settings
 from flashkit.grading.gpu_cells import fill
 from flashkit.grading.grade import graded
-from flashkit.grading.sanitise import rebuild
+from flashkit.grading.handed_in import rebuilt
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -37,17 +38,19 @@ def grade_file(submission: Path, gpu_only: bool = False) -> tuple[Path, dict]:
 
     ``gpu_only`` fills what waits for a GPU into the result that there is.
     """
-    submission = submission.resolve()
+    submission = Path(os.path.abspath(submission))  # where it lies: a link does not say whose it is
     if len(submission.parents) < 4 or submission.suffix != ".ipynb":
         raise ValueError(f"{submission} is no submitted/STUDENT/ASSIGNMENT/NOTEBOOK.ipynb.")
     root, student, assignment = submission.parents[3], submission.parents[1].name, submission.parents[0].name
     chosen = settings.load(root)
     released = root / chosen.folders["release"] / assignment / submission.name
     if not released.is_file():
-        raise ValueError(f"{released} is missing: run `nbgrader generate_assignment {assignment}` first.")
-    rebuilt = rebuild(submission.read_bytes(), json.loads(released.read_text(encoding="utf-8")))
+        known = " or ".join(sorted(path.name for path in released.parent.glob("*.ipynb")))
+        todo = f"rename it to {known}." if known else f"run `nbgrader generate_assignment {assignment}` first."
+        raise ValueError(f"{released.parent} holds no {released.name}: {todo}")
+    handed_in = rebuilt(submission, json.loads(released.read_text(encoding="utf-8")))
     path = results.result_path(root, assignment, student, submission.stem)
-    return path, fill(rebuilt, chosen, root, path) if gpu_only else graded(rebuilt, chosen, root, path)
+    return path, fill(handed_in, chosen, root, path) if gpu_only else graded(handed_in, chosen, root, path)
 
 
 if __name__ == "__main__":

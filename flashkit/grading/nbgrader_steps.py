@@ -16,12 +16,23 @@ import nbformat
 from nbconvert.exporters import NotebookExporter
 from nbconvert.preprocessors import Preprocessor
 from nbgrader.api import Gradebook
+from nbgrader.converters import base
 
 from flashkit.grading import results, settings
 from flashkit.grading.grade import cell_points, graded
+from flashkit.grading.handed_in import plain_files, rebuilt
 from flashkit.grading.sanitise import Submission, rebuild
 
 RECORD = "flashkit"  # key of our own notebook metadata
+_all_files = base.find_all_files
+
+
+def _plain_files(path: str, exclude: list[str] | None = None) -> list[str]:
+    """What nbgrader copies beside a notebook, and then into the feedback. It follows links; no setting stops it."""
+    return plain_files(_all_files(path, exclude), path)
+
+
+base.find_all_files = _plain_files
 
 
 class StampPoints(Preprocessor):
@@ -42,11 +53,9 @@ class SubmissionExporter(NotebookExporter):
     """Reads a submission whatever its bytes are, so that no file can stop a run."""
 
     def from_filename(self, filename: str, resources: dict | None = None, **kwargs: Any):
-        content = Path(filename).read_bytes()
         if not any(isinstance(step, Rebuild) for step in self._preprocessors):
             return super().from_filename(filename, resources, **kwargs)
-        skeleton = json.loads(_release(self, resources).read_text(encoding="utf-8"))
-        submission = rebuild(content, skeleton)
+        submission = rebuilt(Path(filename), json.loads(_release(self, resources).read_text(encoding="utf-8")))
         notebook = nbformat.from_dict(submission.notebook)
         notebook.metadata[RECORD] = {"input_sha256": submission.sha256, "notes": submission.notes}
         return self.from_notebook_node(notebook, resources, **kwargs)
