@@ -60,7 +60,11 @@ class PendingExport(ExportPlugin):
             result = results.read(
                 results.result_path(root, submission.assignment.name, submission.student.id, notebook.name)
             )
-            for name, cell in (result["cells"] if result else {}).items():
+            if result is None:  # an interrupted run, or a file of another name
+                points += notebook.max_score
+                cells.append(f"{notebook.name}:no-result")
+                continue
+            for name, cell in result["cells"].items():
                 if cell["pending"]:
                     points += cell["pending"]
                     cells.append(name)
