@@ -101,6 +101,19 @@ def test_three_backwards_are_interleaved_and_set_side_by_side():
     assert not slow["passed"]
 
 
+def test_a_backward_record_passes_when_all_of_it_is_there():
+    record = {"correctness": {}, "results": [], "ended": []}
+    for mask in backward.MASKS:
+        backward.add(record, {"case": f"answers {mask}", "found": {"dq": {"right": True}}})
+        assert not backward.passed(record)
+        backward.add(record, {"case": f"times {mask}", "found": {"passed": True}})
+    assert backward.passed(record)
+    backward.add(record, {"case": "times full", "ended": "It hangs"})
+    assert record["ended"] and len(record["results"]) == 2
+    record["correctness"]["full"]["dq"]["right"] = False
+    assert not backward.passed(record)
+
+
 def test_no_blind_pair_was_measured_before():
     known = {(c.kernel, c.shape, c.tile) for c in (*FIT, *TEST, *(case for case, _ in SWEEP))}
     kept = json.loads((RESULTS / "prediction-h200.json").read_text())
