@@ -22,7 +22,11 @@ from flashkit.check.timing import TimeReport
 from flashkit.exercises.contract import Exercise
 from flashkit.runtime.source import Source, SourceError, collect
 
-SECONDS = 120  # for a child: start, interpreter or compiler, and all cases
+SECONDS = {  # for a child: it starts, and interprets or compiles all cases; the timer may have a whole grid to compile
+    "interpreted": 120,
+    "compiled": 240,
+    "timed": 300,
+}
 
 
 @dataclass
@@ -56,7 +60,9 @@ def check_on_gpu(id: str, function: Callable, out_of: float, target: Target) -> 
     with _asking(id, source, target) as ask:
         told = ask("interpreted")
         if told is None:
-            return _not_judged(out_of, f"? {id} not judged: the interpreter gave no answer within {SECONDS} s.")
+            return _not_judged(
+                out_of, f"? {id} not judged: the interpreter gave no answer within {SECONDS['interpreted']} s."
+            )
         report = ChildReport(**told)
         right = report.verdict == "right"
         return _with_gpu(report, ask("compiled")) if right else report
@@ -71,13 +77,14 @@ def time_on_gpu(exercise: Exercise, function: Callable, target: Target) -> TimeR
     with _asking(exercise.id, source, target) as ask:
         first = {"verdict": "right"} if exercise.gluon else ask("interpreted")  # no interpreter takes Gluon
         if first is None:
-            return TimeReport(exercise, why=f"the interpreter gave no answer within {SECONDS} s")
+            return TimeReport(exercise, why=f"the interpreter gave no answer within {SECONDS['interpreted']} s")
         if first["verdict"] != "right":
             return TimeReport(exercise, told=f"{exercise.id} is {first['verdict']}, and only what is right is timed")
-        answers = ask("compiled") or {"right": False, "sentence": f"It gave no answer within {SECONDS} s."}
+        answers = ask("compiled") or {"right": False, "sentence": f"It gave no answer within {SECONDS['compiled']} s."}
         if not answers["right"]:
             return TimeReport(exercise, told=answers["sentence"].rstrip("."))
-        return TimeReport(exercise, **(ask("timed") or {"why": f"its timing gave no answer within {SECONDS} s"}))
+        timing = ask("timed") or {"why": f"its timing gave no answer within {SECONDS['timed']} s"}
+        return TimeReport(exercise, **timing)
 
 
 @contextmanager
@@ -99,7 +106,7 @@ def _ask(how: str, id: str, module: Path, name: str, target: Target) -> dict | N
     command += [str(target.arch), target.gpu]
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parents[2]), os.getenv("PYTHONPATH")]))
     try:
-        subprocess.run(command, env=environment, timeout=SECONDS, stdin=subprocess.DEVNULL)
+        subprocess.run(command, env=environment, timeout=SECONDS[how], stdin=subprocess.DEVNULL)
     except subprocess.TimeoutExpired:
         return None
     return json.loads(answer.read_text()) if answer.exists() else None
@@ -108,7 +115,8 @@ def _ask(how: str, id: str, module: Path, name: str, target: Target) -> dict | N
 def _with_gpu(report: ChildReport, told: dict | None) -> ChildReport:
     """The report with what the GPU said; an answer that is wrong there is wrong."""
     if told is None:
-        told = {"right": False, "sentence": f"Compiled, it ended its process or gave no answer within {SECONDS} s."}
+        sentence = f"Compiled, it ended its process or gave no answer within {SECONDS['compiled']} s."
+        told = {"right": False, "sentence": sentence}
     if told["right"]:
         report.pending = [item for item in report.pending if "time" in item and not told.get("measured")]
     else:

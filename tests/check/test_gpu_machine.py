@@ -49,3 +49,16 @@ def test_a_function_whose_source_is_gone_is_not_judged():
     exec("def answer(q, k, v, block_q, block_k):\n    return q", scope)
     report = gpu_machine.check_on_gpu("03.tile", scope["answer"], 10.0, Target())
     assert report.verdict == "not judged" and report.points == 0.0 and "not judged" in str(report)
+
+
+def test_the_timer_may_take_longer_for_it_compiles_a_whole_grid(monkeypatch, tmp_path):
+    given = {}
+
+    def too_long(command, timeout, **rest):
+        given[command[3]] = timeout
+        raise gpu_machine.subprocess.TimeoutExpired(command, timeout)
+
+    monkeypatch.setattr(gpu_machine.subprocess, "run", too_long)
+    asked = "05.tuned", tmp_path / "answer.py", "tuned_forward", Target(90, "NVIDIA H200")
+    assert all(gpu_machine._ask(how, *asked) is None for how in ("interpreted", "compiled", "timed"))
+    assert given["timed"] > given["compiled"] > given["interpreted"]
