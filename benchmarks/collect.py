@@ -10,7 +10,7 @@ import multiprocessing
 import random
 import statistics
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from functools import cache
@@ -73,16 +73,18 @@ def _driver_blocks(kernel) -> int:
     return blocks.value if status == 0 else -1
 
 
-def collect(jobs: Iterable[Job]) -> list[dict]:
+def collect(jobs: Iterable[Job], keep: Callable[[list[dict]], object] = lambda records: None) -> list[dict]:
     """One plain record a job: the case, its options, seconds (median and all), resources, driver_blocks, trouble.
 
     Every job is timed in PASSES passes over all of them, each in another order, so that a minute in which the GPU ran
-    slow does not fall on one case.
+    slow does not fall on one case. ``keep`` gets the records after each pass.
     """
-    jobs = list(jobs)
+    jobs, prepared = list(jobs), []
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(COMPILERS, mp_context=context) as pool:
-        prepared = list(pool.map(_prepare, jobs))
+        for ready in pool.map(_prepare, jobs):
+            prepared.append(ready)
+            print(f"compiled {len(prepared)} of {len(jobs)}", ready[2], flush=True)
     records = []
     for (case, options), (rows, blocks, trouble) in zip(jobs, prepared, strict=True):
         record = {"case": asdict(case), "options": options, "resources": [asdict(row) for row in rows]}
@@ -97,9 +99,9 @@ def collect(jobs: Iterable[Job]) -> list[dict]:
             with dry_run.with_options(**options):
                 once = call(case, _solution(case.kernel), tensors)
                 records[number]["all_seconds"] += measure(once, GPU(tensors), rounds=ROUNDS, seed=turn * ROUNDS)
-    for record in records:
-        if record["all_seconds"]:
-            record["seconds"] = statistics.median(record["all_seconds"])
+                records[number]["seconds"] = statistics.median(records[number]["all_seconds"])
+        keep(records)
+        print(f"timed {turn + 1} of {PASSES} times", flush=True)
     return records
 
 
