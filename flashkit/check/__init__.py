@@ -116,7 +116,7 @@ def conclude(
         "compiles": _compiles(compiled),
     }
     lacking = made_of.judged(exercise.made_of, compiled)
-    parts["code"] = None if lacking is None else not lacking
+    parts["code"] = False if broken else None if lacking is None else not lacking
     return Report(
         exercise=exercise,
         observations=observations,

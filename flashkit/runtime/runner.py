@@ -14,7 +14,7 @@ import torch
 from flashkit.instruments import dry_run
 from flashkit.instruments.hooks import interpreting
 from flashkit.instruments.meter import Meter
-from flashkit.instruments.record import Finding, MeterStop, Record
+from flashkit.instruments.record import Finding, Launch, MeterStop, Record
 from flashkit.instruments.schedule import schedule
 from flashkit.runtime import gradients, guard
 from flashkit.runtime.call import LIST_LIMIT, TEXT_LIMIT, TEXTS, Call, Outcome, Problem, Returned
@@ -90,10 +90,18 @@ def _noted(function: Callable, call: Call, show: bool) -> Outcome:
             raise
         except BaseException as error:
             outcome.problem = problem_of(error, call.seconds)
-    if not outcome.launches and not outcome.problem:
-        outcome.problem = Problem("refused", "No kernel was launched: launch yours with kernel[grid](...).")
+    if not outcome.problem:
+        outcome.problem = _not_gluon(outcome.launches)
     outcome.printed, outcome.seconds = printed.text, time.perf_counter() - started
     return outcome
+
+
+def _not_gluon(launches: list[Launch]) -> Problem | None:
+    if not launches:
+        return Problem("refused", "No kernel was launched: launch yours with kernel[grid](...).")
+    other = next((launch.name for launch in launches if not getattr(launch.kernel, "is_gluon", bool)()), None)
+    said = f"`{other}` is a kernel of Triton's: this exercise is about Gluon, where a kernel is marked with @gluon.jit."
+    return Problem("refused", said) if other else None
 
 
 def invoke(function: Callable, inputs: dict[str, torch.Tensor], call: Call) -> tuple[object, tuple]:

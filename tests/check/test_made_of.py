@@ -4,12 +4,12 @@ import pytest
 
 import flashkit  # noqa: F401  comes before triton
 from flashkit import exercises
-from flashkit.check import check, check_time, made_of
+from flashkit.check import check, check_time, conclude, made_of
 from flashkit.check.cost import Target
 from flashkit.exercises import lab_cells
 from flashkit.exercises.contract import MadeOf
 from flashkit.instruments import dry_run
-from flashkit.instruments.compile_gate import CompileResult
+from flashkit.instruments.compile_gate import CompileResult, Pending
 from flashkit.instruments.listing import Listing, Mix
 from flashkit.instruments.resources import resources
 from tests.labs.kernels import base_source, load
@@ -78,6 +78,21 @@ def test_a_kernel_with_pointers_is_right_and_lacks_the_codes_share():
     report = check("07.descriptors", lab_cells.load(text, "flash_descriptors"), show=False)
     assert report.verdict == "right" and report.points == pytest.approx(0.8 * report.out_of)
     assert "No TMA copy" in str(report)
+
+
+def test_a_kernel_of_tritons_is_no_answer_to_an_exercise_about_gluon():
+    own = "\n\ndef gluon_wgmma(q, k, v, scale):\n    return flash_descriptors(q, k, v, False, 0, scale, 64, 128)\n"
+    pasted = lab_cells.load(base_source("07.descriptors", "solution") + own, "gluon_wgmma")
+    report = check("07.wgmma", pasted, show=False)
+    assert (report.verdict, report.points) == ("refused", 0.0) and "`descriptor_kernel` is a kernel of Triton's" in str(
+        report
+    )
+
+
+def test_what_does_not_compile_has_no_code_to_wait_for():
+    refused = Pending.answered(CompileResult("tile_softmax", "refused", error="NvrtcError", message="expected a ;"))
+    report = conclude(exercises.get("07.cp_async"), [], [refused], again=None)
+    assert report.verdict == "will not compile" and report.parts["code"] is False
 
 
 def test_two_products_in_flight_earn_all_that_compiling_can():
