@@ -60,7 +60,7 @@ class GPU:
     def _others(self) -> list[str]:
         """Process ids that this machine knows and that are not ours: a container sees its own under another number."""
         said = [pid for pid in _ask("--query-compute-apps=pid") if pid.isdigit()]
-        return [pid for pid in said if int(pid) != os.getpid() and os.path.exists(f"/proc/{pid}")]
+        return [pid for pid in said if int(pid) not in _waiting() and os.path.exists(f"/proc/{pid}")]
 
     @contextmanager
     def alone(self):
@@ -69,6 +69,19 @@ class GPU:
         with open(Path(tempfile.gettempdir()) / f"flashkit-gpu-{uuid}.lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield self
+
+
+def _waiting() -> set[int]:
+    """This process and its ancestors: a notebook that asked for a timing may hold the GPU, but only waits for it."""
+    found, pid = set(), os.getpid()
+    while pid:
+        found.add(pid)
+        try:
+            status = Path(f"/proc/{pid}/status").read_text()
+        except OSError:
+            break
+        pid = next((int(line.split()[1]) for line in status.splitlines() if line.startswith("PPid:")), 0)
+    return found
 
 
 def _ask(question: str) -> list[str]:
