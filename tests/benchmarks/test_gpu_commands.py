@@ -11,7 +11,7 @@ from benchmarks import backward, confirmation, records
 from benchmarks.cases import BLIND, FIT, TEST
 from benchmarks.peer_bound import judged
 from benchmarks.prediction import SWEEP
-from tests.gpu import labs
+from tests.gpu import cells, labs
 
 RESULTS = Path(__file__).parents[2] / "benchmarks/results"
 TILES = (16, 32)
@@ -139,3 +139,9 @@ def test_a_machine_without_git_says_what_its_copy_is_of(monkeypatch, tmp_path):
     assert records.commit() == "abc"
     monkeypatch.delenv("COMMIT")
     assert records.commit() == ""
+
+
+def test_every_cell_that_only_a_gpu_judges_is_asked_and_here_it_says_why_not():
+    assert {"02.cuda", "05.tuned", "07.cp_async", "07.gluon"} <= set(cells.cells())
+    found = cells.one("07.gluon")
+    assert found["points"] == 0 and found["out_of"] == 24 and "not judged here" in found["report"]
