@@ -63,6 +63,8 @@ def wrong(case: Case, variant: Variant) -> dict[str, np.ndarray]:
         tensors[name] = read_with_strides_of(tensors, layouts_of(case), name, owner, axes)
         if tensors[name] is None:
             return {"stopped": (name,)}
+    for name in variant.first[0] if variant.first else ():
+        tensors[name] = first_along(tensors[name], variant.first[1])
     heads = case.sizes["H_q"], case.sizes["H_kv"]
     if variant.kv_head and any(variant.kv_head(h, *heads) >= heads[1] for h in range(heads[0])):
         return {"stopped": ("k", "v")}  # of the last batch; which of the two ends first depends on the layout
@@ -77,6 +79,11 @@ def wrong(case: Case, variant: Variant) -> dict[str, np.ndarray]:
         **options,
     )
     return {"o": o, "lse": lse}
+
+
+def first_along(x: np.ndarray, axis: int) -> np.ndarray:
+    """x with the first entry along this axis in the place of all."""
+    return np.broadcast_to(x.take([0], axis), x.shape)
 
 
 def read_with_strides_of(tensors, layouts, name: str, owner: str, axes) -> np.ndarray | None:
@@ -235,6 +242,7 @@ HEADS_ONLY = (
     "gqa-head-map",
     "scale-argument-ignored",
     "borrowed-stride",
+    "offset-forgotten",
     "int32-overflow",
     "lse-base-2",
     "lse-without-m",

@@ -25,12 +25,14 @@ class Variant:
     scale    (d, d_v, scale) -> the scale the kernel uses
     kv_head  (h, H_q, H_kv) -> the K/V head it reads, which may lie past the last one
     borrowed (tensor, owner, axes): tensor is read with owner's strides along these axes
+    first    (tensors, axis): of these tensors only the first batch (axis 0) or head (axis 1) is read
     """
 
     steps: Mapping[str, Callable] = field(default_factory=dict)
     scale: Callable | None = None
     kv_head: Callable | None = None
     borrowed: tuple[str, str, tuple[int, ...]] | None = None
+    first: tuple[str, int] | None = None
 
 
 def change(**steps) -> Variant:
@@ -401,6 +403,15 @@ FAULTS = (
             Variant(borrowed=(tensor, owner, axes))
             for tensor, owner in (("v", "k"), ("k", "v"), ("k", "q"), ("v", "q"), ("q", "k"))
             for axes in ((0, 1, 2), (2,), (1,), (0,))
+        ),
+    ),
+    Fault(
+        "offset-forgotten",
+        "the batch or the head is missing from a tensor's address, so that all of them read, or write, the first one's",
+        "q and o move by b and h, k and v by b and their own head, each times its stride. Which term is not there?",
+        (
+            *(Variant(first=(tensors, 0)) for tensors in ("q", "k", "v", "kv", "qkv")),
+            *(Variant(first=(tensors, 1)) for tensors in ("q", "k", "v", "qkv")),  # k and v alone: gqa-head-map
         ),
     ),
     Fault(

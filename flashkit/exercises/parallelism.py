@@ -22,6 +22,7 @@ from flashkit.exercises.parallelism_faults import (
     head_by_head,
     longest_first,
     of_the_visits,
+    offset_forgotten,
 )
 from flashkit.exercises.timed import ledger_shape
 from flashkit.instruments.schedule import COLUMNS
@@ -269,16 +270,18 @@ def predicted(case: Case, plan: Plan) -> dict[str, np.ndarray]:
     o = flash_forward.wrong(case, plan.attention) if plan.attention else {"o": _attention(case)}
     if "stopped" in o:
         return o
-    visited = np.zeros(o["o"].shape[:3], int)
+    stored, visited = np.full(o["o"].shape, np.nan), np.zeros(o["o"].shape[:3], int)
     for i, b, h in places:
         if i < shape.query_tiles:
-            visited[b + h // shape.H_q, h % shape.H_q, i * shape.block_q : (i + 1) * shape.block_q] += 1
+            place, rows = (b + h // shape.H_q, h % shape.H_q), slice(i * shape.block_q, (i + 1) * shape.block_q)
+            stored[(*plan.stored(*place), rows)] = o["o"][(*place, rows)]
+            visited[(*plan.stored(*place), rows)] += 1
     again = int((visited - 1).clip(0).sum())
     tasks = [[Task(0, i, units(shape, plan, i)) for i, _, _ in own] for own in lists]
     ends = schedule.run_lists(tasks, sms).makespan
     walked = sum(task.cost for own in tasks for task in own)
     return {
-        "o": np.where(visited[..., None] > 0, o["o"], np.nan),
+        "o": stored,
         **_schedule(again, max(len(lists), sms), walked, ends, max(map(len, lists)) > 1),
     }
 
@@ -384,6 +387,7 @@ PERSISTENT = exercise(
         *bank("heads-only-grid", "not-persistent", "too-few-programs", "uneven-share", "tile-twice", "tile-never",
               "wrong-split", "query-tail-lost"),
         *(of_the_visits(name, dealt(head_by_head, "stride")) for name in ("gqa-head-map", "borrowed-stride")),
+        offset_forgotten(*(dealt(head_by_head, how) for how in ("stride", "chunks", "snake"))),
     ),
     hints=(
         "Number all tiles of all heads from 0. The loop of a program is range(its number, all tiles, all programs).",
@@ -417,6 +421,7 @@ CAUSAL = exercise(
         *bank("heads-only-grid", "order-naive", "order-dealt", "tiles-past-diagonal", "tile-twice", "tile-never",
               "wrong-split", "query-tail-lost"),
         of_the_visits("gqa-head-map", alone(longest_first)),
+        offset_forgotten(alone(longest_first), dealt(longest_first, "snake")),
     ),
     hints=(
         "Programs start in the order of their numbers, program_id(0) fastest. Small numbers should be long tiles.",

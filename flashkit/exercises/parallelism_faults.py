@@ -45,11 +45,13 @@ class Plan:
     """lists(job): for each program what it visits, in order; ``whole``: it walks all keys whatever the mask hides.
 
     attention: the mistake of the visits themselves, where the plan is right.
+    stored: (batch, head) -> the batch and head of o where a visit of theirs stores.
     """
 
     lists: Callable[[Job], Lists]
     whole: bool = False
     attention: Variant | None = None
+    stored: Callable[[int, int], tuple[int, int]] = lambda b, h: (b, h)
 
 
 # ---- orders: every tile once --------------------------------------------------------------------------------
@@ -311,6 +313,20 @@ def of_the_visits(name: str, plan: Plan) -> Fault:
     """A mistake of lab 03's bank that a kernel with this plan, or another as good, may hold."""
     fault = forward_faults.FAULT[name]
     return replace(fault, variants=tuple(replace(plan, attention=variant) for variant in fault.variants))
+
+
+IN_THE_FIRST = (lambda b, h: (0, h), lambda b, h: (b, 0))  # where o is stored without its batch, or without its head
+
+
+def offset_forgotten(*plans: Plan) -> Fault:
+    """Lab 03's fault of this name, and the same of o, whose values are those of the last visit: that is the plan's."""
+    reads = of_the_visits("offset-forgotten", plans[0])
+    writes = []
+    for axis, stored in enumerate(IN_THE_FIRST):
+        for plan in plans:
+            writes += [replace(plan, stored=stored), replace(plan, stored=stored, attention=Variant(first=("q", axis)))]
+        writes.append(replace(plans[0], stored=stored, attention=Variant(first=("qkv", axis))))
+    return replace(reads, variants=(*reads.variants, *writes))
 
 
 def bank(*names: str) -> tuple[Fault, ...]:

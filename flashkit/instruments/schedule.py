@@ -22,16 +22,18 @@ def schedule(record: Record, output: str = "o", keys: str = "k") -> np.ndarray:
     from an atomic counter before the visit: another run would give the tile to another program.
     """
     visits: list[list[float]] = []
-    work: dict[tuple[int, int], list] = {}  # (launch, program) -> bytes, asked, its last visit
+    work: dict[
+        tuple[int, int], list
+    ] = {}  # (launch, program) -> bytes, asked, its last visit and that one's first column
     for event in record.events:
-        own = work.setdefault((event.launch, _number(event, record)), [0, 0, None])
+        own = work.setdefault((event.launch, _number(event, record)), [0, 0, None, 0])
         if event.tensor == output and event.access == "store":
             _end(visits, own, event, _number(event, record))
         elif event.tensor == keys and event.access == "load":
             own[0] += event.bytes
         elif event.access == "atomic" and event.tensor != output:
             own[1] = 1
-    for (launch, program), (loaded, _, _) in work.items():
+    for (launch, program), (loaded, *_) in work.items():
         if loaded:
             visits.append([launch, program, NOWHERE, NOWHERE, NOWHERE, 0, loaded, 0])
     launched = [float(np.prod(launch.grid or (0,))) for launch in record.launches]
@@ -40,13 +42,13 @@ def schedule(record: Record, output: str = "o", keys: str = "k") -> np.ndarray:
 
 
 def _end(visits: list[list[float]], own: list, event: Event, program: int) -> None:
-    """A visit of its own, or more columns of the one before: a store of the same rows with no work between."""
-    loaded, asked, last = own
-    batch, head, row, *_ = (*event.first, 0, 0, 0)[:4] if len(event.first) > 2 else (0, 0, *event.first, 0)
+    """A visit of its own, or other columns of the one before: a store of the same rows with no work between."""
+    loaded, asked, last, first_column = own
+    batch, head, row, column, *_ = (*event.first, 0, 0, 0)[:4] if len(event.first) > 2 else (0, 0, *event.first, 0)
     place = [batch, head, row, event.highest_row - event.lowest_row + 1]
-    if last is not None and not loaded and last[2:6] == place:
+    if last is not None and not loaded and last[2:6] == place and column != first_column:
         return
-    own[:] = [0, 0, [event.launch, program, *place, loaded, asked]]
+    own[:] = [0, 0, [event.launch, program, *place, loaded, asked], column]
     visits.append(own[2])
 
 

@@ -83,6 +83,22 @@ def test_work_that_is_never_stored_is_a_visit_of_nowhere():
     assert visit[COLUMNS.index("row")] == -1 and visit[COLUMNS.index("bytes")] == 8 * 16 * 4
 
 
+def test_the_same_columns_stored_again_are_another_visit_though_nothing_was_read():
+    o = torch.empty(1, 1, 8, 16)
+
+    @triton.jit
+    def zeros_kernel(o_ptr, d: tl.constexpr, block: tl.constexpr, times: tl.constexpr):
+        cols = tl.arange(0, d)[None, :]
+        at = tl.arange(0, block)[:, None] * d + cols
+        for _ in range(times):
+            tl.store(o_ptr + at, 0.0, mask=cols < d // 2)
+            tl.store(o_ptr + at, 0.0, mask=cols >= d // 2)
+
+    with Meter() as meter:
+        zeros_kernel[(1,)](o, d=16, block=8, times=3)
+    assert len(schedule(meter.finish(outputs={"o": o}))) == 3
+
+
 def test_without_kernels_there_is_nothing():
     with Meter() as meter:
         pass

@@ -115,6 +115,8 @@ FORWARD = (
     forward("scale-twice", ("d**-0.5", "1.0 / d")),
     forward("borrowed-stride", ("*v.stride()[:3]", "*k.stride()[:3]")),
     forward("borrowed-stride", ("*k.stride()[:3]", "*q.stride()[:3]")),
+    forward("offset-forgotten", *((f"{x}_ptr += b * stride_{x}b + h * stride_{x}h", f"{x}_ptr += b * stride_{x}b") for x in "kv"), note="one K/V head for all"),
+    forward("offset-forgotten", ("q_ptr += b * stride_qb + h", "q_ptr += h")),
     forward("key-tail-lost", (LOOP, "for start in range(0, N_k // block_k * block_k, block_k):")),
     forward("tail-load-unmasked", (LOAD_K, LOAD_K.split(", mask")[0] + ")")),
     forward("tail-store-unmasked", (STORE_O, STORE_O.split(", mask")[0] + ")")),

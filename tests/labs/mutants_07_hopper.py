@@ -59,6 +59,7 @@ MUTANTS = (
     mutant("scale-argument-ignored", (SCALE, "scale = 1.4426950408889634 / tl.sqrt(float(d) * 1.0)"), note="1 / sqrt(d), whatever the caller says"),
     mutant("lse-base-2", (LSE, LSE.replace(" * 0.6931471805599453", ""))),
     mutant("gqa-head-map", *((f"k_desc, v_desc, b, h // group, start, last, N_k, scale, {m}", f"k_desc, v_desc, b, h % (H_q // group), start, last, N_k, scale, {m}") for m in ("True", "False"))),
+    mutant("offset-forgotten", ("k_desc.load([b, g, start, 0])", "k_desc.load([0, g, start, 0])"), note="every batch has the first one's keys"),
     mutant("query-tail-lost", (GRID, "[(max(1, N_q // block_q), B * H_q)]")),
 )  # fmt: skip
 
