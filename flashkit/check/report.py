@@ -11,6 +11,7 @@ import numpy as np
 
 from flashkit.check.cost import Cost
 from flashkit.check.diagnose import Diagnosis, Observation
+from flashkit.check.launch_options import Ignored
 from flashkit.check.score import Bytes
 from flashkit.exercises.contract import Exercise
 from flashkit.runtime.beginner_errors import BLANK
@@ -25,6 +26,7 @@ COLOURS = {"right": "#0072B2", "will not compile": "#8A5A00", "not judged": "#76
 WRONG_COLOUR = "#B34700"
 PAGE = "background:var(--jp-layout-color0,#fff);color:var(--jp-content-font-color1,#1a1a1a)"  # JupyterLab's theme
 INSET = "background:var(--jp-layout-color2,#eee);color:inherit"
+WRAP = "white-space:pre-wrap;word-break:normal;overflow-wrap:anywhere"  # JupyterLab would break inside a name
 
 
 @dataclass
@@ -45,6 +47,7 @@ class Report:
     public: bool = True
     cost: Cost | None = None
     code: Sequence[str] = ()  # what the compiled code is made of, or lacks
+    ignored: Sequence[Ignored] = ()  # options that do not reach the launch
 
     @property
     def out_of(self) -> float:
@@ -87,7 +90,7 @@ class Report:
         """The mistake in one sentence, where it shows, and what to look at."""
         lines = []
         if self.verdict == "right":
-            return [_passed(self.public, len(self.pending))]
+            return [_passed(self.public, len(self.pending)), *(option.sentence() for option in self.ignored)]
         if self.verdict == "not judged":
             compiles = "It compiles. " if self.parts["compiles"] else ""
             return [f"{compiles}Whether its answers are right is only judged on a GPU."]
@@ -184,7 +187,7 @@ class Report:
         at = self.student_line()
         if at is not None:
             parts.append(
-                f'<pre style="{INSET};padding:.4em .6em;margin:.4em 0;overflow-x:auto">'
+                f'<pre style="{INSET};padding:.4em .6em;margin:.4em 0;{WRAP}">'
                 f"line {at.lineno}{html.escape(' of ' + at.where if at.where else '')}:  "
                 f"{html.escape(at.line.strip())}</pre>"
             )

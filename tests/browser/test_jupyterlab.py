@@ -97,7 +97,9 @@ def test_a_kernel_that_crashes_leaves_the_session_alive(own_lab, kernel, headlin
     notebook = own_lab
     counted = max(cell.execution_count for cell in notebook.code())
     notebook.type("kernel-tile", kernel)
-    assert said in notebook.run("grade-tile", headline).inner_text()
+    report = notebook.run("grade-tile", headline)
+    assert said in report.inner_text()
+    assert report.locator("pre").first.evaluate("line => getComputedStyle(line).wordBreak") == "normal"
 
     notebook.type("kernel-tile", TILE)
     notebook.run("grade-tile", "✓ 03.tile right")
