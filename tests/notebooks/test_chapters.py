@@ -64,6 +64,13 @@ def test_paragraphs_are_short(path):
 
 
 @each_chapter
+def test_no_sentence_becomes_a_list(path):
+    """Markdown takes a line that starts with "16." for the sixteenth point of a list."""
+    for cell in text(read(path)):
+        assert not re.search(r"(?m)^\d+[.)]\s", cell.source), cell.id
+
+
+@each_chapter
 def test_it_is_committed_without_outputs_and_with_ids_of_its_own(path):
     notebook = read(path)
     assert set(notebook.metadata) <= {"kernelspec", "language_info"}
