@@ -10,7 +10,7 @@ import difflib
 from collections.abc import Callable, Sequence
 
 from flashkit import exercises, progress
-from flashkit.check import choice_report, cuda, gluon, made_of
+from flashkit.check import choice_report, cuda, gluon, launch_options, made_of
 from flashkit.check.compare import judge
 from flashkit.check.cost import Target, cost, here
 from flashkit.check.diagnose import Diagnosis, Observation, diagnose, where
@@ -117,6 +117,8 @@ def conclude(
     }
     lacking = made_of.judged(exercise.made_of, compiled)
     parts["code"] = False if broken else None if lacking is None else not lacking
+    ignored = None if wrong else launch_options.ignored(exercise, observations)
+    parts["launch"] = None if ignored is None else not ignored
     return Report(
         exercise=exercise,
         observations=observations,
@@ -128,6 +130,7 @@ def conclude(
         compiled=compiled,
         cost=None if wrong or exercise.needs_gpu else cost(exercise, first, compiled, target),
         code=[made_of.told(exercise.made_of, compiled)] if lacking == [] else lacking or [],
+        ignored=ignored or [],
         compile_problem=from_explanation("will not compile", explain_compile(broken)) if broken else None,
         parts=parts,
         points=points(exercise.points, parts, exercise.shares),

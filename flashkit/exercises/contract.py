@@ -77,6 +77,7 @@ SHARES = {"right": 0.70, "bytes": 0.15, "compiles": 0.15}  # of a Triton kernel'
 NUMBER = {"right": 1.0}  # of an answer that is no kernel
 COMPILED = {"compiles": 1.0}  # of CUDA C++ where no GPU is needed: its answers have a grade cell of their own
 WITH_CODE = {"right": 0.6, "bytes": 0.1, "compiles": 0.1, "code": 0.2}  # of a Triton kernel that is made for Hopper
+WITH_LAUNCH = {"right": 0.6, "bytes": 0.15, "compiles": 0.15, "launch": 0.1}  # where the caller chooses the launch
 COMPILED_CODE = {"compiles": 0.5, "code": 0.5}  # of CUDA C++ and Gluon for which `made_of` says what is wanted
 
 
@@ -193,6 +194,8 @@ class Exercise:
     at_most    names of derived numbers that may be smaller than the oracle's
     meter_says (case, finding) -> name of the fault that a finding of the meter stands for, or ""
     shares     how the points divide among what is judged; "right", where it counts, is the gate
+    launch_options  sizes of a case that are options of the launch: the "launch" part is that none of them is ignored,
+               as two cases show that differ in it alone
     cuda       set where the answer is CUDA C++: ``call`` then asks for the text and the launch choice
     gluon      true where the answer is a Gluon kernel, which no interpreter takes
     made_of    what the compiled code must be made of, where that has a share of the points
@@ -226,6 +229,7 @@ class Exercise:
     named: Callable[[Sequence[tuple[Case, Outcome]]], tuple[str, ...]] | None = None
     least: Callable[[Case], Mapping[str, int]] = lambda case: {}
     shares: Mapping[str, float] = field(default_factory=lambda: SHARES)
+    launch_options: tuple[str, ...] = ()
     cuda: CudaKernel | None = None
     gluon: bool = False
     made_of: MadeOf | None = None

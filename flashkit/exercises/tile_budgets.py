@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 
 from flashkit.exercises import flash_forward, timed
-from flashkit.exercises.contract import Case, Exercise, Fault, Tuning
+from flashkit.exercises.contract import WITH_LAUNCH, Case, Exercise, Fault, Tuning
 from flashkit.exercises.flash_forward import CAUSAL_ONLY, attention_case
 from flashkit.exercises.formula import formula
 from flashkit.exercises.forward_faults import Variant, bank
@@ -252,19 +252,39 @@ def _own_heads(faults: Iterable[Fault]) -> tuple[Fault, ...]:
     return tuple(replace(f, variants=f.variants + both) if f.name == "offset-forgotten" else f for f in faults)
 
 
+OPTIONS = ("warps", "stages")
+LAUNCHES = (  # long loops and large tiles: a kernel may fit its launch to small ones
+    ("four warps, two stages", {"warps": 4, "stages": 2}),
+    ("the same with eight warps", {"warps": 8, "stages": 2}),
+    ("the same with three stages", {"warps": 4, "stages": 3}),
+)
+
+
 def _with_launch_options(exercise: Exercise) -> Exercise:
-    """The same exercise, its function called with ``warps`` and ``stages`` too."""
+    """The same exercise, its function called with ``warps`` and ``stages`` too, and three cases that differ in them."""
     plain = exercise.call
+
+    def with_launches(cases: Iterable[Case], seed: int) -> tuple[Case, ...]:
+        usual = (replace(case, sizes={**case.sizes, "warps": 4, "stages": 2 + case.seed % 2}) for case in cases)
+        large = replace(attention_case("", 9, 200, 128, 64), seed=seed)
+        return (*usual, *(replace(large, why=why, sizes={**large.sizes, **options}) for why, options in LAUNCHES))
 
     def call(case: Case) -> Call:
         asked = plain(case)
-        return replace(asked, options={**asked.options, "warps": 4, "stages": 2 + case.seed % 2})
+        return replace(asked, options={**asked.options, **{name: case.sizes[name] for name in OPTIONS}})
 
     def budget(case: Case) -> dict[str, int]:
         rows = case.sizes["B"] * case.sizes["H_q"] * case.sizes["N_q"]
         return {**exercise.budget(case), "*": 4 * rows}  # the lse of a forward that was pasted from lab 03
 
-    return replace(exercise, call=call, budget=budget)
+    return replace(
+        exercise,
+        call=call,
+        budget=budget,
+        cases=with_launches(exercise.cases, 150),
+        draw=lambda seed: with_launches(exercise.draw(seed), seed),
+        launch_options=OPTIONS,
+    )
 
 
 FORWARD = _with_launch_options(
@@ -275,6 +295,7 @@ FORWARD = _with_launch_options(
         options=("block_q", "block_k"),
         title="A fused forward with tiles, warps and stages to choose",
         points=50,
+        shares=WITH_LAUNCH,
         minutes=40,
         difficulty=3,
         signature=(

@@ -88,13 +88,15 @@ class Examiner:
         until = time.monotonic() + self.settings.seconds_per_exercise
         observations, pending = [], []
         wanted, choices = "compiles" in exercise.shares, exercise.tuning is not None
+        launches = bool(exercise.launch_options)
         for case in sorted(cases, key=lambda case: case.dtype != "fp16"):
-            child.ask(exercise.call(case), kernels=choices or wanted and not pending)
+            child.ask(exercise.call(case), kernels=choices or launches or wanted and not pending)
             reference = _reference(exercise, case)  # while the child works
             outcome = child.answer()
             if time.monotonic() > until and not outcome.problem:
                 limit = f"All cases together took more than {self.settings.seconds_per_exercise:g} s."
                 outcome = Outcome(problem=Problem("crashed", limit))
+            outcome = replace(outcome, launches=list(child.kernels)) if launches else outcome
             observations.append(Observation(case, reference, outcome))
             if wanted and not pending:
                 pending = self._compile(child)

@@ -1,9 +1,10 @@
 """Judge planted faults and correct variants as check() does, all but the compilation, and say how they were caught.
 
-A mutant is *caught* if it is not judged right; *named* if the report names its fault; *misnamed* if the report names
-another mistake, alone or in "one of". With two faults the report may name nothing, or list one or both of them in
-"one of"; a single name is allowed only for the one that stopped the kernel, where the other could not show yet:
-then the name comes from the meter, whose line the student sees, and the other is found by the next check.
+A mutant is *caught* if it is not judged right, or if its launch ignores an option; *named* if the report names its
+fault; *misnamed* if the report names another mistake, alone or in "one of". With two faults the report may name
+nothing, or list one or both of them in "one of"; a single name is allowed only for the one that stopped the kernel,
+where the other could not show yet: then the name comes from the meter, whose line the student sees, and the other is
+found by the next check.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Judgement:
 
     @property
     def caught(self) -> bool:
-        return self.verdict != "right"
+        return self.verdict != "right" or self.caught_by == "launch"
 
 
 def judge(exercise_id: str, base: str, patch: Patch = (), seed: int | None = None) -> Judgement:
@@ -47,6 +48,7 @@ def judge(exercise_id: str, base: str, patch: Patch = (), seed: int | None = Non
 
     report = conclude(exercise, observations, [], again, public=seed is None)
     named = tuple(fault.name for fault in report.diagnosis.faults)
+    named += tuple(f"{option.option}-ignored" for option in report.ignored)  # right answers, and yet a mistake
     over = tuple(row.tensor for row in report.bytes if not row.within)
     return Judgement(report.verdict, _caught_by(report), named, report.diagnosis.together, over, str(report))
 
@@ -57,7 +59,7 @@ def judge_mutant(mutant: Mutant, seed: int | None = None) -> Judgement:
 
 def _caught_by(report: Report) -> str:
     if report.verdict == "right":
-        return ""
+        return "launch" if report.ignored else ""
     if report.problem is None:
         return "compare"
     return f"meter: {report.problem.finding.kind}" if report.problem.finding else report.verdict

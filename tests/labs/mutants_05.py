@@ -104,6 +104,8 @@ STORE_O = "tl.store(o_ptr + rows[:, None] * stride_on + cols_v[None, :], O_i, ma
 PRODUCT = 'tl.dot(Q_i, tl.trans(K_j), input_precision="ieee") * scale'
 GRID = "grid = (triton.cdiv(N_q, block_q), B * H)"
 
+OPTIONS = "num_warps=warps, num_stages=stages"
+
 
 def forward(fault: str, *patch: tuple[str, str], note: str = "") -> Mutant:
     return mutant("forward", fault, *patch, note=note)
@@ -122,6 +124,10 @@ FORWARD = (
     forward("tail-store-unmasked", (STORE_O, STORE_O.split(", mask")[0] + ")")),
     forward("other-missing", (LOAD_V, LOAD_V.replace(", other=0.0", ""))),
     forward("query-tail-lost", (GRID, "grid = (max(1, N_q // block_q), B * H)")),
+    forward("warps-ignored", ("num_warps=warps", "num_warps=4")),
+    forward("warps-ignored", ("num_warps=warps, ", ""), note="Triton's default"),
+    forward("stages-ignored", ("num_stages=stages", "num_stages=2")),
+    forward("stages-ignored", (OPTIONS, "num_warps=warps"), note="Triton's default"),
 )  # fmt: skip
 
 # ---- 05.tuned: its mistakes have no wrong outputs; the choices themselves are judged in tests/check/test_choices.py
@@ -132,6 +138,7 @@ TWO_FAULTS = (
     mutant("working_set", "v-forgotten + sums-in-input-precision", ("block_k * (d + d_v)", "block_k * d"), (BYTES, "return itemsize * (inputs + sums)")),
     mutant("working_set", "scores-forgotten + itemsize-ignored", (SUMS, "sums = block_q * d_v"), (BYTES, "return 2 * inputs + 4 * sums")),
     mutant("blocks_per_sm", "register-unit-forgotten + system-kib-forgotten", (UNIT, "a_warp = 32 * registers"), (TAKEN, "taken = -(-shared // 128) * 128")),
+    mutant("forward", "warps-ignored + stages-ignored", (OPTIONS, "num_warps=4, num_stages=3")),
     mutant("forward", "rescale-numerator-only + scale-missing", (L_SUM, "l += tl.sum(P, 1)"), (PRODUCT, PRODUCT.removesuffix(" * scale"))),
 )  # fmt: skip
 
