@@ -137,6 +137,7 @@ def _told(work: Counter) -> str:
 
 
 def _outside_turn(program: Program) -> tuple[str, str, int]:
+    """A product that is queued out of turn. A signal too many after the last turn is none: nobody comes to meet it."""
     for role, own in program.roles.items():
         mine = False
         for i in own:

@@ -134,5 +134,6 @@ TWO_FAULTS = (
 EQUIVALENT = (
     mutant("overlap", "release-before-use", (DRAIN_1 + BACK_K_J, BACK_K_J + DRAIN_1), note="K_j is given back before S_j is drained, but the producer fills V_j+1 before K_j+2, and waits for V_j-1, which is given back after it"),
     mutant("overlap", "trip-counts", (REST, "for j in range(blocks, max(trips) - 1):"), note="nobody needs the very last tiles again"),
+    mutant("ping_pong", "turn-not-primed", (PASS, f"    {SIGNAL}"), note="consumer 1 signals once more than anybody syncs: named barriers end with the program, so nobody meets that arrival; a program that went on to another tile would have it in the place of its first signal"),
     mutant("ping_pong", "turn-kept", (PASS + DONE, DONE + PASS), note="S_j+1 is queued behind O_j, so the tensor core has work until the signal comes"),
 )  # fmt: skip
