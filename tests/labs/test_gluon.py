@@ -9,6 +9,9 @@ import pytest
 import torch
 
 import flashkit  # noqa: F401  comes before triton
+from benchmarks import overlap_order
+from flashkit.exercises import lab_cells
+from flashkit.instruments import dry_run
 from tests.labs import gluon_emulator
 from tests.labs.kernels import base_source, patched
 
@@ -79,6 +82,17 @@ def test_the_whole_kernel_is_right(shape):
 @pytest.mark.parametrize("shape", [*WHOLE, (1, 1, 1025, 1025, 64, True, 0), (2, 2, 1000, 1000, 128, True, 0)])
 def test_so_it_is_in_any_order_of_roles_and_copies(shape, seed):
     assert is_right(errors(kernel("gluon"), *shape, seed=seed, programs=2))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("d", [64, 128])
+def test_the_weights_of_the_causal_kernel_stay_packed_from_turn_to_turn(d):
+    """64 numbers in 32 registers: packed and unpacked in every turn, they cost 64 of the loop's 527 instructions."""
+    function = lab_cells.solution("07.gluon", "gluon_forward")
+    q, k, v = (torch.empty((1, 1, 1024, d), dtype=torch.bfloat16, device="meta") for _ in "qkv")
+    (launch,) = dry_run.launches(function, q, k, v, True, 0, d**-0.5)
+    _, sass = overlap_order.compiled(launch)
+    assert sass.count(" HGMMA") > 64 and sass.count(" PRMT ") < 32
 
 
 # ---- planted faults: the kind that the emulator finds, and one that only the answer shows
