@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping
+import types
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +12,9 @@ from flashkit.grading.sandbox import Limits
 
 CONFIG = "grader_config.py"
 GPU_CHOICES = ("required", "bonus", "off")
+SHARES = ("right", "bytes", "compiles")
+LIMITS = ("seconds_per_exercise", "seconds_per_cell", "memory_gib", "disk_mib", "processes")
+FOLDERS = ("source", "release", "submitted", "autograded", "feedback")
 
 
 @dataclass(frozen=True)
@@ -30,11 +34,7 @@ def load(folder: Path) -> Settings:
     path = folder / CONFIG
     if not path.is_file():
         raise ValueError(f"There is no {CONFIG} in {folder}: copy the course's there, beside nbgrader_config.py.")
-    spec = importlib.util.spec_from_file_location("grader_config", path)
-    config = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(config)
-    if config.GPU not in GPU_CHOICES:
-        raise ValueError(f"{CONFIG}: GPU must be one of {', '.join(GPU_CHOICES)}, not {config.GPU!r}.")
+    config = _said(path)
     given = config.LIMITS
     limits = Limits(int(given["memory_gib"] * 2**30), int(given["disk_mib"] * 2**20), int(given["processes"]))
     return Settings(
@@ -45,3 +45,34 @@ def load(folder: Path) -> Settings:
         seconds_per_cell=float(given["seconds_per_cell"]),
         folders=config.FOLDERS,
     )
+
+
+def _said(path: Path) -> types.ModuleType:
+    """The config as a module whose values can be meant."""
+    spec = importlib.util.spec_from_file_location("grader_config", path)
+    config = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(config)
+        shares, gpu, limits, folders = config.SHARES, config.GPU, config.LIMITS, config.FOLDERS
+    except Exception as error:
+        raise ValueError(f"{CONFIG} cannot be used: {type(error).__name__}: {error}") from error
+    if gpu not in GPU_CHOICES:
+        raise ValueError(f"{CONFIG}: GPU must be one of {', '.join(GPU_CHOICES)}, not {gpu!r}.")
+    if not {"right"} <= set(shares) <= set(SHARES) or not _are_shares(shares.values()):
+        raise ValueError(
+            f"{CONFIG}: SHARES must be numbers for right, bytes and compiles that add up to 1, not {shares!r}."
+        )
+    if wrong := [name for name in LIMITS if not _is_number(limits.get(name)) or limits[name] <= 0]:
+        raise ValueError(f"{CONFIG}: LIMITS needs a number above 0 for {', '.join(wrong)}.")
+    if wrong := [name for name in FOLDERS if not isinstance(folders.get(name), str)]:
+        raise ValueError(f"{CONFIG}: FOLDERS needs a text for {', '.join(wrong)}.")
+    return config
+
+
+def _are_shares(values: Iterable[object]) -> bool:
+    numbers = list(values)
+    return all(_is_number(n) and n >= 0 for n in numbers) and abs(sum(numbers) - 1) < 1e-6
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value < float("inf")

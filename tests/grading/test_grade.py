@@ -3,6 +3,8 @@
 import math
 import re
 import shutil
+import subprocess
+import sys
 
 import pytest
 
@@ -30,6 +32,42 @@ def test_the_courses_own_config_is_one(config):
 def test_a_choice_that_cannot_be_meant_is_one_line(config):
     with pytest.raises(ValueError, match="GPU must be one of required, bonus, off, not 'sometimes'"):
         settings.load(config('GPU = "bonus"', 'GPU = "sometimes"'))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("0.70", "70", "SHARES must be numbers for right, bytes and compiles that add up to 1"),
+        ('"right": 0.70', '"correct": 0.70', "SHARES must be"),
+        ("0.70", "'most'", "SHARES must be"),
+        ('"memory_gib": 4, ', "", "LIMITS needs a number above 0 for memory_gib"),
+        ('"processes": 64', '"processes": "64"', "LIMITS needs a number above 0 for processes"),
+        ('"seconds_per_cell": 30', '"seconds_per_cell": 0', "LIMITS needs a number above 0 for seconds_per_cell"),
+        ('"submitted": "submitted",', "", "FOLDERS needs a text for submitted"),
+        ('"bonus"', "bonus", "cannot be used: NameError"),
+        ('"bonus"', '"bonus', "cannot be used: SyntaxError"),
+        ("SHARES =", "PARTS =", "cannot be used: AttributeError"),
+    ],
+)
+def test_what_cannot_be_meant_is_one_line(config, old, new, said):
+    with pytest.raises(ValueError, match=said) as error:
+        settings.load(config(old, new))
+    assert "\n" not in str(error.value)
+
+
+def test_shares_may_leave_a_part_out(config):
+    chosen = settings.load(config('"bytes": 0.15, "compiles": 0.15', '"bytes": 0.3'))
+    assert dict(chosen.shares) == {"right": 0.7, "bytes": 0.3}
+
+
+def test_nbgrader_does_nothing_where_the_config_is_broken(config):
+    """It would go on with its own steps, which run student code as the teacher."""
+    folder = config('GPU = "bonus"', 'GPU = "bonus')
+    shutil.copy(ROOT / "nbgrader_config.py", folder)
+    command = [sys.executable, "-m", "nbgrader", "autograde", "lab"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 1 and not (folder / "gradebook.db").exists()
+    assert "grader_config.py cannot be used, so nothing was done: SyntaxError" in done.stderr.splitlines()[-1]
 
 
 def test_a_folder_without_config_is_told_what_to_do(tmp_path):
