@@ -1,4 +1,7 @@
-"""Grades one submission: every check judged, one result. The same input gives the same result, from its file."""
+"""Grades one submission: every check judged, one result. The same input gives the same result, from its file.
+
+But for what could not be tried, such as a compilation on a full disk: another run tries it again.
+"""
 
 from __future__ import annotations
 
@@ -124,10 +127,19 @@ def key(submission: Submission, settings: Settings, master: bytes) -> str:
     return hashlib.sha256(json.dumps(said).encode()).hexdigest()
 
 
+def _untried(result: dict[str, Any]) -> bool:
+    """Does it wait for what this machine could judge? Once a GPU has filled it, its points are not thrown away."""
+    waiting = (cell["pending"] and cell["share"] is not None for cell in result["cells"].values())
+    return "gpu" not in result["teacher"] and any(waiting)
+
+
 def graded(submission: Submission, settings: Settings, folder: Path, path: Path) -> dict[str, Any]:
-    """The result in ``path`` if it is of this very submission; else a new one, written there."""
+    """The result in ``path`` if it is of this very submission; else a new one, written there.
+
+    What a compiler had no time or room for is tried again.
+    """
     known = results.read(path)
-    if known and known["key"] == key(submission, settings, seeds.master_seed(folder)):
+    if known and known["key"] == key(submission, settings, seeds.master_seed(folder)) and not _untried(known):
         return known
     result = grade(submission, settings, folder)
     results.write(path, result)

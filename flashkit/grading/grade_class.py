@@ -90,7 +90,8 @@ def run(
         }
         for number, job in enumerate(as_completed(list(jobs)), 1):
             done = job.status == "finished"
-            print(f"grade-class: {number} of {len(jobs)}: {jobs[job].parents[1].name} {'done' if done else 'FAILED'}")
+            told = f"{number} of {len(jobs)}: {jobs[job].parents[1].name} {'done' if done else 'FAILED'}"
+            print(f"grade-class: {told}", flush=True)
             if not done:
                 failed[str(jobs[job])] = str(job.exception())
     if not scheduler:

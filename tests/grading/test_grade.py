@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from flashkit.grading import grade as grade_module
 from flashkit.grading import results, seeds, settings
 from flashkit.grading.grade import cell_points
 from tests.classroom.classroom import ROOT
@@ -80,6 +81,25 @@ def test_gpu_cells_count_only_where_a_gpu_is_required(gpu, points):
     assert cell_points("03-heads-gpu", gpu) == points
     assert cell_points("03-heads", gpu) == 40.0
     assert (cell_points("02-cuda", gpu), cell_points("02-cuda-gpu", gpu)) == (4.0, 1.6 * points)
+
+
+def test_only_what_could_not_be_tried_is_judged_again(tmp_path, monkeypatch):
+    made = []
+
+    def grade(submission, chosen, folder):
+        made.append(1)
+        pending = {"pending": 6.0 if len(made) == 1 else 0.0, "share": 0.8}  # no compiler on the first run
+        gpu = {"pending": 10.0, "share": None}
+        return {"schema": 1, "key": "same", "cells": {"a": pending, "a-gpu": gpu}, "teacher": {}}
+
+    monkeypatch.setattr(grade_module, "grade", grade)
+    monkeypatch.setattr(grade_module, "key", lambda *_: "same")
+    path = tmp_path / "result.json"
+    for runs in (1, 2, 2):
+        result = grade_module.graded(None, None, tmp_path, path)
+        assert len(made) == runs
+    results.write(path, {**result, "cells": {"a": {"pending": 6.0, "share": 0.8}}, "teacher": {"gpu": {}}})
+    assert grade_module.graded(None, None, tmp_path, path)["cells"]["a"]["pending"] and len(made) == 2
 
 
 def test_the_seed_file_is_made_once_and_private(tmp_path, monkeypatch):
