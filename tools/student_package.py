@@ -30,7 +30,10 @@ MOMENT = (2020, 1, 1, 0, 0, 0)  # fixed, so that the same commit gives the same 
 
 
 def main(last: str = "99") -> int:
-    names = [name for name in handed_out(committed(ROOT)) if not is_later(name, last)]
+    if not last.isdecimal() or len(last) > 2:
+        print(f"student-package: LAST must be a lab's number, such as 06, not {last!r}.", file=sys.stderr)
+        return 1
+    names = [name for name in handed_out(committed(ROOT)) if not is_later(name, last.zfill(2))]
     PACKAGE.parent.mkdir(exist_ok=True)
     with zipfile.ZipFile(PACKAGE, "w", zipfile.ZIP_DEFLATED) as package:
         for name in names:

@@ -70,6 +70,21 @@ def test_a_package_up_to_a_lab_has_no_later_one():
     assert [name for name in names if student_package.is_later(name, "03")] == ["labs/04_x/x.ipynb"]
 
 
+def test_a_labs_number_may_lack_its_zero_and_nothing_else(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(student_package, "ROOT", tmp_path)
+    monkeypatch.setattr(student_package, "PACKAGE", tmp_path / "dist" / "package.zip")
+    names = ["labs/02_x/x.ipynb", "labs/07_x/x.ipynb"]
+    monkeypatch.setattr(student_package, "committed", lambda root: names)
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).touch()
+    assert student_package.main("6") == 0
+    with zipfile.ZipFile(tmp_path / "dist" / "package.zip") as package:
+        assert package.namelist() == ["flashkit-course/labs/02_x/x.ipynb"]
+    assert [student_package.main(last) for last in ("six", "06_fa2", "")] == [1, 1, 1]
+    assert "LAST must be a lab's number" in capsys.readouterr().err
+
+
 def test_no_secret_case_can_be_told_from_what_is_handed_out(package):
     """Cases are drawn from the master seed; no file of the package reads or holds one."""
     for name, text in package.items():
