@@ -15,7 +15,7 @@ __version__ = "0.1.0"
 
 NEEDS_TRITON = (
     "Triton has wheels for Linux only, so this kernel needs Linux: use WSL2 on Windows or a Linux container on a Mac "
-    "(README, Platforms); reading, figures and NumPy oracles work here."
+    "(README, Where it runs); reading, figures and NumPy oracles work here."
 )
 _LAZY = {  # name: module, attribute (None: the module itself)
     "check": ("flashkit.check", None),

@@ -63,7 +63,7 @@ def capabilities(on: Machine | None = None) -> dict[str, Capability]:
     """
     on = on or machine()
     kernels, gpu = on.triton is not None, on.arch is not None and on.arch >= OLDEST_GPU
-    no_triton = "needs Triton, which has wheels for Linux only (README, Platforms)"
+    no_triton = "needs Triton, which has wheels for Linux only (README, Where it runs)"
     no_gpu = "needs an NVIDIA GPU, Ampere (sm_80) or newer"
     judge = f"the interpreter, then {on.gpu}" if gpu else "Triton's interpreter on the CPU"
     hopper = gpu and on.arch[0] == 9
@@ -111,8 +111,9 @@ def report() -> str:
         ", ".join(f"{package} {version_of(package) or 'missing'}" for package in PINS),
         f"GPU: {on.gpu}, sm_{on.arch[0]}{on.arch[1]}" if on.gpu else "GPU: none that CUDA can use",
     ]
-    lines += [f"  judged here      {row.what:21}{row.how}" for row in table if row.judged]
-    lines += [f"  not judged here  {row.what:21}{row.how}" for row in table if not row.judged]
+    wide = 2 + max(len(row.what) for row in table)
+    lines += [f"  judged here      {row.what:{wide}}{row.how}" for row in table if row.judged]
+    lines += [f"  not judged here  {row.what:{wide}}{row.how}" for row in table if not row.judged]
     lines += [f"  warning          {sentence}" for sentence in warnings()]
     if version_of("jupyterlab"):
         lines.append(f"jupyterlab {version_of('jupyterlab')}, nbgrader {version_of('nbgrader') or 'missing'}")

@@ -58,7 +58,9 @@ class Progress:
     def _repr_html_(self) -> str:
         if not self.table():
             return f"<p>{self}</p>"
-        heads = "".join(f'<th scope="col">{head}</th>' for head in ("chapter", "read", "boxes", "checks"))
+        heads = "".join(
+            f"<th scope='col' style='text-align:left'>{head}</th>" for head in ("chapter", "read", "boxes", "checks")
+        )
         rows = "".join(
             "<tr>" + "".join(f"<td style='text-align:left'>{html.escape(cell)}</td>" for cell in line) + "</tr>"
             for line in self.table()

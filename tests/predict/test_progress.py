@@ -28,6 +28,7 @@ def test_it_keeps_chapters_boxes_and_the_best_points(file):
     assert json.loads(file.read_text())["boxes"] == {"03.tail": {"tries": 3, "right": True}}
     assert str(progress()) == "chapter 03: read yes; boxes: 1 right of 1 tried; checks: 03.tile 12 of 15"
     assert "<td style='text-align:left'>03.tile 12 of 15</td>" in progress()._repr_html_()
+    assert "<th scope='col' style='text-align:left'>checks</th>" in progress()._repr_html_()  # above its column
     assert [path.name for path in file.parent.iterdir()] == ["progress.json"]
 
 

@@ -1,7 +1,11 @@
 """The capability table: what a machine can judge, said once for checks and readers; it never fails."""
 
+import re
+from pathlib import Path
+
 import pytest
 
+import flashkit
 from flashkit import environment
 from flashkit.environment import Machine, capabilities
 
@@ -79,3 +83,11 @@ def test_the_report_is_one_short_block():
     lines = environment.report().splitlines()
     assert lines[0].startswith("flashkit ") and len(lines) < 15
     assert max(map(len, lines)) < 130
+    for row in environment.capabilities().values():
+        assert any(f" {row.what}  " in line for line in lines), "a column must not run into the next one"
+
+
+def test_the_section_of_the_readme_that_a_refusal_names_is_there():
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    for refusal in (capabilities(MAC)["answers"].how, flashkit.NEEDS_TRITON):
+        assert f"## {re.search(r'README, ([^)]+)', refusal)[1]}\n" in readme
