@@ -11,6 +11,8 @@ import linecache
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from flashkit.runtime.call import TEXT_LIMIT
 
 LONGEST = 1500  # instructions of all roles together: thirty times what an exercise needs
@@ -37,7 +39,7 @@ def recorded(result: Any) -> str:
         raise NoProgram(f"{'Nothing' if result is None else type(result).__name__} came back: {RETURN}.")
     roles, barriers = result
     for name, count in barriers.items():
-        if not _short(name) or type(count) is not int:
+        if not _short(name) or not _whole(count):
             raise NoProgram(
                 f"Barrier {name!r:.60} needs a short name and a whole number for its count, not {count!r:.40}."
             )
@@ -48,7 +50,8 @@ def recorded(result: Any) -> str:
             raise NoProgram(f"The name of a role must be a short text, not {name!r:.60}.")
         left = LONGEST - sum(map(len, written.values()))
         written[name] = list(_instructions(name, given, left, lines))
-    text = json.dumps({"roles": written, "barriers": barriers, "lines": lines})
+    counts = {name: int(count) for name, count in barriers.items()}
+    text = json.dumps({"roles": written, "barriers": counts, "lines": lines})
     if len(text) > TEXT_LIMIT:
         raise NoProgram(f"The program takes {len(text):,} characters; at most {TEXT_LIMIT:,} are read.")
     return text
@@ -68,7 +71,7 @@ def _instructions(role: str, given: Any, left: int, lines: dict[int, str]) -> It
             said = f"{role} yields {item!r:.60}: an instruction is a tuple of texts and numbers, ('wait', 'full0', 0)."
             raise NoProgram(said, line, text)
         lines[line] = text
-        yield [line, *(int(part) if type(part) is bool else part for part in item)]
+        yield [line, *(part if type(part) is str else int(part) for part in item)]
 
 
 def _line(generator: Any) -> tuple[int, str]:
@@ -86,4 +89,9 @@ def _short(name: Any) -> bool:
 
 
 def _plain(value: Any) -> bool:
-    return _short(value) or (type(value) in (int, bool) and abs(value) < 2**31)
+    return _short(value) or ((_whole(value) or isinstance(value, (bool, np.bool_))) and abs(int(value)) < 2**31)
+
+
+def _whole(value: Any) -> bool:
+    """NumPy's whole numbers are, too: a loop over an array gives those."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)

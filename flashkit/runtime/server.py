@@ -70,13 +70,21 @@ def _load() -> None:
 
 
 def check_nothing() -> None:
-    """From here on a cell that checks or displays something does nothing."""
+    """From here on a cell that checks or displays something, or asks for a magic, does nothing."""
     import flashkit
 
     stub = types.ModuleType("flashkit.check")
     stub.check = stub.check_time = stub.hint = stub.sweep = lambda *args, **kwargs: NotJudgedHere()
     sys.modules["flashkit.check"] = flashkit.check = stub
     builtins.display = lambda *args, **kwargs: None
+    builtins.get_ipython = NoShell
+
+
+class NoShell:
+    """What get_ipython() gives here: a cell may ask it for a magic, and nothing happens."""
+
+    def __getattr__(self, name: str):
+        return lambda *args, **kwargs: None
 
 
 class NotJudgedHere:

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from flashkit import exercises
@@ -111,6 +112,13 @@ def test_a_parity_may_be_a_comparison():
     assert told["roles"]["a"] == [[0, "wait", "b", 1]]
 
 
+def test_numbers_may_be_numpys():
+    told = json.loads(
+        recorded(({"a": [("wait", "b", np.int64(3) % 2 == 1), ("exp", np.int32(2))]}, {"b": np.int64(2)}))
+    )
+    assert told["roles"]["a"] == [[0, "wait", "b", 1], [0, "exp", 2]] and told["barriers"] == {"b": 2}
+
+
 def test_the_recorder_finds_the_line_of_a_generator_inside_a_generator():
     def inner():
         yield "arrive", "inner"
@@ -131,6 +139,7 @@ def test_the_recorder_finds_the_line_of_a_generator_inside_a_generator():
         (({"a": [("x" * 41,)]}, {}), "an instruction is a tuple"),
         (({"a": [("wait", 1.5)]}, {}), "an instruction is a tuple"),
         (({}, {"b": "1"}), "a whole number for its count"),
+        (({}, {"b": True}), "a whole number for its count"),
         ([{}], "return roles, barriers"),
     ],
 )

@@ -62,6 +62,11 @@ def test_a_cell_is_compiled_as_in_a_notebook(sandbox):
     assert tell(sandbox, "def f(x: int): pass\ntell([f.__annotations__['x'] is int])") == ([True], True)
 
 
+def test_a_magic_that_is_called_by_name_does_nothing(sandbox):
+    source = "get_ipython().run_line_magic('matplotlib', 'inline')\ntell(['colab' in str(get_ipython())])"
+    assert tell(sandbox, source) == ([False], True)
+
+
 def test_no_course_file_can_be_found(sandbox):
     source = """
 import os
