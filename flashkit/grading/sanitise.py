@@ -174,6 +174,9 @@ class _Merge:
             self.placed.append((None, new))
         elif cell["source"].strip():
             safe = cell["source"].replace("<", "&lt;")  # formgrader shows it to a teacher
+            safe = safe.replace(
+                "attachment:", "attachment/"
+            )  # a pasted picture stays behind; to look for it is an error
             self.placed.append((None, {"cell_type": "markdown", "metadata": {}, "source": safe}))
 
     def _put_back(self, number: int) -> None:

@@ -4,7 +4,9 @@ import copy
 import json
 import random
 
+import nbformat
 import pytest
+from nbconvert import HTMLExporter
 
 from flashkit.grading.sanitise import MISSING, exercise_id, rebuild, without_magics
 
@@ -102,6 +104,15 @@ def test_a_check_above_its_kernel_still_sees_it():
 def test_markup_of_the_students_own_is_text():
     own = {"cell_type": "markdown", "metadata": {}, "source": "<img onerror=alert(1)>"}
     assert "<img" not in json.dumps(submitted(lambda notebook: notebook["cells"].append(own)).notebook)
+
+
+def test_a_picture_pasted_into_text_stops_no_feedback():
+    """nbconvert refuses a page whose text names an attachment that is not there."""
+    picture = {"image.png": {"image/png": "aGVsbG8="}}
+    own = {"cell_type": "markdown", "metadata": {}, "source": "![image.png](attachment:image.png)"}
+    submission = submitted(lambda notebook: notebook["cells"].append({**own, "attachments": picture}))
+    page, _ = HTMLExporter().from_notebook_node(nbformat.from_dict(submission.notebook))
+    assert "image.png" in page
 
 
 @pytest.mark.parametrize(
