@@ -111,7 +111,8 @@ def test_a_picture_pasted_into_text_stops_no_feedback():
     picture = {"image.png": {"image/png": "aGVsbG8="}}
     own = {"cell_type": "markdown", "metadata": {}, "source": "![image.png](attachment:image.png)"}
     submission = submitted(lambda notebook: notebook["cells"].append({**own, "attachments": picture}))
-    page, _ = HTMLExporter().from_notebook_node(nbformat.from_dict(submission.notebook))
+    notebook = {**submission.notebook, "metadata": {}}
+    page, _ = HTMLExporter().from_notebook_node(nbformat.from_dict(notebook))
     assert "image.png" in page
 
 
