@@ -173,11 +173,7 @@ class _Merge:
             new = {"cell_type": "code", "metadata": {}, "source": source, "outputs": [], "execution_count": None}
             self.placed.append((None, new))
         elif cell["source"].strip():
-            safe = cell["source"].replace("<", "&lt;")  # formgrader shows it to a teacher
-            safe = safe.replace(
-                "attachment:", "attachment/"
-            )  # a pasted picture stays behind; to look for it is an error
-            self.placed.append((None, {"cell_type": "markdown", "metadata": {}, "source": safe}))
+            self.placed.append((None, {"cell_type": "markdown", "metadata": {}, "source": as_typed(cell["source"])}))
 
     def _put_back(self, number: int) -> None:
         """A missing cell goes after the one that it follows in the skeleton; a blank that was deleted stays one."""
@@ -209,6 +205,15 @@ def _copy(cell: Mapping[str, Any], source: str | None) -> dict[str, Any]:
         "source": _source(cell) if source is None else source,
     }
     return {**new, "outputs": [], "execution_count": None} if new["cell_type"] == "code" else new
+
+
+def as_typed(text: str) -> str:
+    """Markdown that shows a student's own text letter by letter, since formgrader shows it to a teacher.
+
+    A link could run a script there, and a pasted picture, which stays behind, would stop the feedback.
+    """
+    fence = "`" * (3 + max(map(len, re.findall("`+", text)), default=0))
+    return f"{fence}text\n{text}\n{fence}"
 
 
 def without_magics(source: str) -> str:
