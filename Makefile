@@ -48,7 +48,7 @@ student-package: venv  ## teacher: dist/flashkit-students.zip, without solutions
 	@$(IN_VENV) -m tools.student_package $(LAST)
 
 gpu-test:  ## on a GPU machine, with its own torch and triton (GPU_PYTHON=)
-	@$(GPU_PYTHON) -m tests.gpu && $(GPU_PYTHON) -m tests.gpu.labs && $(GPU_PYTHON) -m tests.gpu.hopper
+	@status=0; for part in gpu gpu.labs gpu.hopper; do $(GPU_PYTHON) -m tests.$$part || status=1; done; exit $$status
 
 benchmark:  ## on a GPU machine: writes benchmarks/results/
 	@$(GPU_PYTHON) -m benchmarks

@@ -11,6 +11,7 @@ from benchmarks import backward, confirmation, records
 from benchmarks.cases import BLIND, FIT, TEST
 from benchmarks.peer_bound import judged
 from benchmarks.prediction import SWEEP
+from tests.gpu import __main__ as forward_03
 from tests.gpu import cells, labs
 
 RESULTS = Path(__file__).parents[2] / "benchmarks/results"
@@ -145,3 +146,13 @@ def test_every_cell_that_only_a_gpu_judges_is_asked_and_here_it_says_why_not():
     assert {"02.cuda", "05.tuned", "07.cp_async", "07.gluon"} <= set(cells.cells())
     found = cells.one("07.gluon")
     assert found["points"] == 0 and found["out_of"] == 24 and "not judged here" in found["report"]
+
+
+def test_a_record_of_some_kernels_of_03_is_a_record():
+    todo, left = forward_03.jobs()
+    assert todo[0][0] == "solution" and left
+    rows = [{"right": True}]
+    found = forward_03.record_of([{"name": name, "ended": "", "rows": rows} for name in ("solution", "mutant a")], left)
+    assert found["right"] == ["solution"] and not found["failed"]
+    assert found["mutants_not_seen_on_this_gpu"] == ["mutant a"] and found["mutants_caught"] == 0
+    assert forward_03.record_of([], left)["mutants_run"] == 0

@@ -57,23 +57,18 @@ def jobs() -> tuple[list[tuple[str, str, str]], list[str]]:
     return todo, left
 
 
-def main(path: str = "benchmarks/results/forward-correctness.json", only: str = "") -> int:
-    todo, left = jobs()
-    if only == "correct":
-        todo = [job for job in todo if not job[0].startswith("mutant")]
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        results = list(pool.map(lambda job: run(*job), todo))
+def record_of(results: list[dict], left: list[str]) -> dict:
+    """What the kernels judged so far gave; ``left`` are mutants that no GPU may run."""
     must = [r for r in results if not r["name"].startswith("mutant")]
     mutants = [r for r in results if r["name"].startswith("mutant")]
-    failed = [r for r in must if not passed(r)]
     survivors = [r["name"] for r in mutants if passed(r)]
-    record = {
+    return {
         "what": "03.heads compiled and run: answers against float64, tolerance from an honest run in the same dtype",
-        **provenance(),
         "shapes": len(SHAPES),
         "largest_N": max(shape.N_q for shape in LARGE),
         "right": [r["name"] for r in must if passed(r)],
-        "failed": failed,
+        "failed": [r for r in must if not passed(r)],
+        "mutants_run": len(mutants),
         "mutants_caught": len(mutants) - len(survivors),
         "mutants_not_seen_on_this_gpu": survivors,
         "not_run": {
@@ -82,13 +77,26 @@ def main(path: str = "benchmarks/results/forward-correctness.json", only: str = 
         },
         "details": results,
     }
+
+
+def main(path: str = "benchmarks/results/forward-correctness.json", only: str = "") -> int:
+    todo, left = jobs()
+    if only == "correct":
+        todo = [job for job in todo if not job[0].startswith("mutant")]
+    about, results = provenance(), []
     Path(path).parent.mkdir(parents=True, exist_ok=True)
-    Path(path).write_text(json.dumps(record, indent=1) + "\n")
-    for result in failed:
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for result in pool.map(lambda job: run(*job), todo):
+            results.append(result)
+            Path(path).write_text(json.dumps({**about, **record_of(results, left)}, indent=1) + "\n")
+            print(f"{len(results)} of {len(todo)}: {result['name']} {result['ended']}", flush=True)
+    record = record_of(results, left)
+    for result in record["failed"]:
         print("FAILED", result["name"], result["ended"], [row for row in result["rows"] if not row["right"]][:2])
-    print(f"{len(must) - len(failed)} of {len(must)} correct kernels right on {len(SHAPES)} shapes")
-    print(f"{len(mutants) - len(survivors)} of {len(mutants)} mutants caught, {len(left)} left to the interpreter")
-    return bool(failed)
+    must = len(record["right"]) + len(record["failed"])
+    print(f"{len(record['right'])} of {must} correct kernels right on {len(SHAPES)} shapes")
+    print(f"{record['mutants_caught']} of {record['mutants_run']} mutants caught, {len(left)} left to the interpreter")
+    return int(bool(record["failed"]))
 
 
 if __name__ == "__main__":
