@@ -1,4 +1,8 @@
-"""Is the compiled code made of what the exercise is about? Its copies, its products, its roles, and no spill."""
+"""Is the compiled code made of what the exercise is about? Its copies, its products, its roles, and no spill.
+
+How many arrivals a barrier is made for is not looked at, though a wrong count hangs: with an `empty` barrier for each
+reader, or blocks that the readers take in turn, 1 is right. What a count should be only a run can tell.
+"""
 
 from __future__ import annotations
 
