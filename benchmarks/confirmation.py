@@ -12,7 +12,7 @@ from dataclasses import asdict
 
 from benchmarks.cases import BLIND
 from benchmarks.collect import collect
-from benchmarks.records import RESULTS, provenance
+from benchmarks.records import RESULTS, need_gpu, provenance
 from benchmarks.report import pair, summary
 from flashkit.instruments.roofline import Constants
 
@@ -32,6 +32,7 @@ def record(measured: list[dict]) -> dict:
 
 
 def main() -> int:
+    need_gpu()
     RESULTS.mkdir(parents=True, exist_ok=True)
     raw = RESULTS / "confirmation-raw.json"
     keep = lambda records: raw.write_text(json.dumps(provenance() | {"blind": records}))  # noqa: E731

@@ -22,7 +22,7 @@ import torch
 
 from benchmarks import children
 from benchmarks.backward import interleaved
-from benchmarks.records import RESULTS, provenance
+from benchmarks.records import RESULTS, need_gpu, provenance
 from flashkit.exercises import lab_cells
 from flashkit.instruments.gpu_clock import GPU
 from flashkit.instruments.timing import Device, median_ratio
@@ -232,6 +232,7 @@ def record(run: dict, before: Mapping | None) -> dict:
 
 
 def main() -> int:
+    need_gpu()
     if torch.cuda.get_device_capability()[0] != 9:
         print("benchmarks.forward: this GPU is no Hopper, so nothing was run")
         return 0

@@ -14,11 +14,18 @@ import triton
 RESULTS = Path(os.environ.get("BENCHMARK_RESULTS", Path(__file__).parent / "results"))
 
 
+def need_gpu() -> None:
+    """Ends the command with one line where PyTorch has no GPU."""
+    if not torch.cuda.is_available():
+        raise SystemExit("PyTorch finds no GPU here, so nothing was run: this command measures on one.")
+
+
 def provenance() -> dict:
     """GPU, driver, versions, commit and date.
 
     A copy of the tree on a GPU machine may have no history: there the variable COMMIT says what it is a copy of.
     """
+    need_gpu()
     return {
         "gpu": torch.cuda.get_device_name(0),
         "driver": _said("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"),

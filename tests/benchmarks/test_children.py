@@ -1,6 +1,8 @@
 """Cases in child processes: what hangs or dies is told, the others are judged, and nothing waits for the end."""
 
 import json
+import queue
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,7 +16,7 @@ for case in sys.argv[2:]:
     if case.startswith("hangs"):
         time.sleep(600)
     if case.startswith("dies"):
-        os.abort()
+        os.kill(os.getpid(), 9)
     if case.startswith("raises"):
         raise ValueError("as planned")
     print(json.dumps({"case": case, "right": True}), flush=True)
@@ -37,7 +39,7 @@ def judged(tmp_path, monkeypatch):
 def test_a_case_that_dies_or_raises_does_not_cost_the_next_one(judged):
     found = judged(["a", "dies", "b"], ["raises", "c"], at_once=2)
     assert found["a"] == found["b"] == found["c"] == "right"
-    assert found["dies"].startswith("It died with status -6")
+    assert found["dies"].startswith("It died with status -9")
     assert found["raises"] == "It died with status 1: ValueError: as planned"
 
 
@@ -46,7 +48,23 @@ def test_a_job_whose_cases_keep_dying_is_given_up(judged):
     assert list(found) == ["dies", "raises", "a"] and found["a"] == children.NOT_TRIED
 
 
-def test_a_case_that_hangs_is_ended_and_what_came_before_it_is_kept(judged):
+def test_a_case_that_hangs_is_ended(judged):
+    assert judged(["hangs"], seconds=0.5) == {"hangs": "It hangs: nothing came for 0.5 s."}
+
+
+def test_what_came_before_a_case_that_hangs_is_kept(judged, monkeypatch):
+    class Lines(queue.Queue):
+        """Waits however long the machine takes to start the child, and for the hanging case not at all."""
+
+        left = 2
+
+        def get(self, timeout):
+            if not self.left:
+                raise queue.Empty
+            self.left -= 1
+            return super().get(timeout=60)
+
+    monkeypatch.setattr(children, "queue", SimpleNamespace(Queue=Lines, Empty=queue.Empty))
     assert judged(["a", "hangs"], seconds=8.0) == {"a": "right", "hangs": "It hangs: nothing came for 8 s."}
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import backward, confirmation, records
+from benchmarks import backward, confirmation, forward, prediction, records
 from benchmarks.cases import BLIND, FIT, TEST
 from benchmarks.peer_bound import judged
 from benchmarks.prediction import SWEEP
 from tests.gpu import __main__ as forward_03
-from tests.gpu import cells, labs
+from tests.gpu import cells, hopper, labs
 
 RESULTS = Path(__file__).parents[2] / "benchmarks/results"
 TILES = (16, 32)
@@ -132,6 +132,18 @@ def test_a_confirmation_counts_its_pairs_and_lists_what_did_not_run():
     found = confirmation.record([measured, failed])
     assert found["held_out"] == 1 and len(found["not_run"]) == 1 and found["pairs"][0]["role"] == "blind"
     assert found["median_error"] == abs(found["pairs"][0]["error"])
+
+
+@pytest.mark.parametrize(
+    "command",
+    (forward_03, labs, hopper, cells, forward, backward, confirmation, prediction),
+    ids=lambda it: it.__name__,
+)
+def test_without_a_gpu_a_command_ends_with_one_line(command, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(SystemExit, match="PyTorch finds no GPU here, so nothing was run") as ended:
+        command.main()
+    assert "\n" not in str(ended.value)
 
 
 def test_a_machine_without_git_says_what_its_copy_is_of(monkeypatch, tmp_path):

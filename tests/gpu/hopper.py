@@ -139,8 +139,9 @@ def add(results: dict, found: dict) -> None:
 
 
 def main(path: str = "benchmarks/results/hopper-correctness.json") -> int:
-    from benchmarks.records import provenance
+    from benchmarks.records import need_gpu, provenance
 
+    need_gpu()
     if torch.cuda.get_device_capability()[0] != 9:
         print("tests.gpu.hopper: this GPU is no Hopper, so nothing was run")
         return 0
