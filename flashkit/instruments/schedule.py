@@ -6,12 +6,29 @@ whoever wrote the kernel and however it decodes its program number.
 
 from __future__ import annotations
 
+from collections import defaultdict
+from dataclasses import dataclass
+
 import numpy as np
 
 from flashkit.instruments.record import Event, Record
 
 COLUMNS = ("launch", "program", "batch", "head", "row", "rows", "bytes", "asked", "launched")
 NOWHERE = -1  # batch, head and row of work after a program's last store
+
+
+@dataclass
+class _Program:
+    """What a program did since its last visit, and that visit with the column at which its stores began.
+
+    worked: it read something, or took a number. The output does not count: a kernel may correct what it has stored.
+    """
+
+    loaded: int = 0
+    asked: bool = False
+    worked: bool = False
+    last: list[float] | None = None
+    column: int = 0
 
 
 def schedule(record: Record, output: str = "o", keys: str = "k") -> np.ndarray:
@@ -22,34 +39,34 @@ def schedule(record: Record, output: str = "o", keys: str = "k") -> np.ndarray:
     from an atomic counter before the visit: another run would give the tile to another program.
     """
     visits: list[list[float]] = []
-    work: dict[
-        tuple[int, int], list
-    ] = {}  # (launch, program) -> bytes, asked, its last visit and that one's first column
+    work: defaultdict[tuple[int, int], _Program] = defaultdict(_Program)  # by launch and program
     for event in record.events:
-        own = work.setdefault((event.launch, _number(event, record)), [0, 0, None, 0])
-        if event.tensor == output and event.access == "store":
-            _end(visits, own, event, _number(event, record))
-        elif event.tensor == keys and event.access == "load":
-            own[0] += event.bytes
-        elif event.access == "atomic" and event.tensor != output:
-            own[1] = 1
-    for (launch, program), (loaded, *_) in work.items():
-        if loaded:
-            visits.append([launch, program, NOWHERE, NOWHERE, NOWHERE, 0, loaded, 0])
+        own = work[event.launch, _number(event, record)]
+        if event.tensor == output:
+            if event.access == "store":
+                _end(visits, own, event, _number(event, record))
+        elif event.access != "store":
+            own.worked = True
+            own.loaded += event.bytes if event.tensor == keys and event.access == "load" else 0
+            own.asked |= event.access == "atomic"
+    for (launch, program), own in work.items():
+        if own.loaded:
+            visits.append([launch, program, NOWHERE, NOWHERE, NOWHERE, 0, own.loaded, 0])
     launched = [float(np.prod(launch.grid or (0,))) for launch in record.launches]
     rows = [[*visit, launched[int(visit[0])]] for visit in visits]
     return np.array(rows, np.float64).reshape(-1, len(COLUMNS))
 
 
-def _end(visits: list[list[float]], own: list, event: Event, program: int) -> None:
-    """A visit of its own, or other columns of the one before: a store of the same rows with no work between."""
-    loaded, asked, last, first_column = own
+def _end(visits: list[list[float]], own: _Program, event: Event, program: int) -> None:
+    """A visit of its own, or a part of the one before: the same rows with no work between, or other columns of them."""
     batch, head, row, column, *_ = (*event.first, 0, 0, 0)[:4] if len(event.first) > 2 else (0, 0, *event.first, 0)
     place = [batch, head, row, event.highest_row - event.lowest_row + 1]
-    if last is not None and not loaded and last[2:6] == place and column != first_column:
+    same = own.last is not None and own.last[2:6] == place
+    if same and not own.loaded and (not own.worked or column != own.column):
         return
-    own[:] = [0, 0, [event.launch, program, *place, loaded, asked], column]
-    visits.append(own[2])
+    visit = [event.launch, program, *place, own.loaded, int(own.asked)]
+    visits.append(visit)
+    own.loaded, own.asked, own.worked, own.last, own.column = 0, False, False, visit, column
 
 
 def _number(event: Event, record: Record) -> int:

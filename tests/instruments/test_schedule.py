@@ -1,6 +1,7 @@
 """Who did which tile, as read from the meter's events of small kernels."""
 
 import numpy as np
+import pytest
 import torch
 import triton
 import triton.language as tl
@@ -83,20 +84,31 @@ def test_work_that_is_never_stored_is_a_visit_of_nowhere():
     assert visit[COLUMNS.index("row")] == -1 and visit[COLUMNS.index("bytes")] == 8 * 16 * 4
 
 
-def test_the_same_columns_stored_again_are_another_visit_though_nothing_was_read():
-    o = torch.empty(1, 1, 8, 16)
+@pytest.mark.parametrize(
+    ("reads", "visits"),
+    [
+        ("q", 3),  # all over again, of a tile that sees no key
+        ("o", 1),  # a correction of what was stored, such as a division that comes late
+        ("nothing", 1),  # zeros before the result
+    ],
+)
+def test_the_same_columns_stored_again_are_another_visit_if_work_lies_between(reads, visits):
+    q, o = torch.randn(1, 1, 8, 16), torch.zeros(1, 1, 8, 16)
 
     @triton.jit
-    def zeros_kernel(o_ptr, d: tl.constexpr, block: tl.constexpr, times: tl.constexpr):
+    def again_kernel(read_ptr, o_ptr, d: tl.constexpr, block: tl.constexpr, times: tl.constexpr, reads: tl.constexpr):
         cols = tl.arange(0, d)[None, :]
         at = tl.arange(0, block)[:, None] * d + cols
+        x = tl.zeros((block, d), tl.float32)
         for _ in range(times):
-            tl.store(o_ptr + at, 0.0, mask=cols < d // 2)
-            tl.store(o_ptr + at, 0.0, mask=cols >= d // 2)
+            if reads:
+                x = tl.load(read_ptr + at)
+            tl.store(o_ptr + at, x, mask=cols < d // 2)
+            tl.store(o_ptr + at, x, mask=cols >= d // 2)
 
-    with Meter() as meter:
-        zeros_kernel[(1,)](o, d=16, block=8, times=3)
-    assert len(schedule(meter.finish(outputs={"o": o}))) == 3
+    with Meter(names={"q": q}) as meter:
+        again_kernel[(1,)](o if reads == "o" else q, o, d=16, block=8, times=3, reads=reads != "nothing")
+    assert len(schedule(meter.finish(outputs={"o": o}))) == visits
 
 
 def test_without_kernels_there_is_nothing():
