@@ -14,6 +14,7 @@ from tests.labs.kernels import base_source, load
 FORWARD = exercises.get("05.forward")
 CASES = FORWARD.cases[-3:]
 OPTIONS = "num_warps=warps, num_stages=stages"
+GRID = "    grid = (triton.cdiv(N_q, block_q), B * H)\n"
 LAUNCH = "    forward_kernel[grid](\n"
 SIGNATURE = "    d: tl.constexpr, d_v: tl.constexpr, block_q: tl.constexpr, block_k: tl.constexpr,\n"
 
@@ -68,6 +69,10 @@ LEGAL = {
     ),
     "no more stages than tiles": ((OPTIONS, "num_warps=warps, num_stages=min(stages, -(-N_k // block_k))"),),
     "a warp for 16 rows at most": ((OPTIONS, "num_warps=min(warps, block_q // 16), num_stages=stages"),),
+    "a smaller tile for few rows, and its warps": (
+        (GRID, f"    block_q = min(block_q, max(16, triton.next_power_of_2(N_q)))\n{GRID}"),
+        (OPTIONS, "num_warps=min(warps, block_q // 16), num_stages=stages"),
+    ),
 }  # fmt: skip
 
 
