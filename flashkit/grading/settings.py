@@ -58,6 +58,9 @@ def _said(path: Path) -> types.ModuleType:
         raise ValueError(f"{CONFIG} cannot be used: {type(error).__name__}: {error}") from error
     if gpu not in GPU_CHOICES:
         raise ValueError(f"{CONFIG}: GPU must be one of {', '.join(GPU_CHOICES)}, not {gpu!r}.")
+    given = {"SHARES": shares, "LIMITS": limits, "FOLDERS": folders}
+    if wrong := [name for name, value in given.items() if not isinstance(value, Mapping)]:
+        raise ValueError(f"{CONFIG}: {', '.join(wrong)} must be a dict.")
     if not {"right"} <= set(shares) <= set(SHARES) or not _are_shares(shares.values()):
         raise ValueError(
             f"{CONFIG}: SHARES must be numbers for right, bytes and compiles that add up to 1, not {shares!r}."

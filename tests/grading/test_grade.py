@@ -48,6 +48,7 @@ def test_a_choice_that_cannot_be_meant_is_one_line(config):
         ('"bonus"', "bonus", "cannot be used: NameError"),
         ('"bonus"', '"bonus', "cannot be used: SyntaxError"),
         ("SHARES =", "PARTS =", "cannot be used: AttributeError"),
+        ("LIMITS =", "LIMITS = None  #", "LIMITS must be a dict"),
     ],
 )
 def test_what_cannot_be_meant_is_one_line(config, old, new, said):
