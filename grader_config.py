@@ -2,7 +2,7 @@
 
 COURSE_ID = "flashkit"
 
-# Shares of a Triton kernel's points where its lab names no others. "right" is the gate: without it the rest counts nothing.
+# Shares of a Triton kernel's points where its lab names no others. "right" is the gate: without it none counts.
 SHARES = {"right": 0.70, "bytes": 0.15, "compiles": 0.15}
 
 # What cells that only a GPU can judge count in a class: "required", "bonus" (never against a student) or "off".
