@@ -42,6 +42,11 @@ def _is_link(path: Path) -> bool:
     return path.is_symlink() or path.parent.is_symlink()
 
 
+def is_plain(path: Path, largest: int) -> bool:
+    """Is there a plain file of at most ``largest`` bytes?"""
+    return os.path.lexists(path) and not _unreadable(path) and path.stat().st_size <= largest
+
+
 def plain_files(paths: Iterable[str], folder: str) -> list[str]:
     """Those of a folder's files that are no links or pipes; none where the folder itself is a link."""
     return [] if os.path.islink(folder) else [path for path in paths if stat.S_ISREG(os.lstat(path).st_mode)]

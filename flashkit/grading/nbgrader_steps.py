@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import html
 import json
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,16 @@ from nbconvert.exporters import NotebookExporter
 from nbconvert.preprocessors import Preprocessor
 from nbgrader.api import Gradebook
 from nbgrader.converters import base
+from nbgrader.coursedir import CourseDirectory
 
 from flashkit.grading import results, settings
 from flashkit.grading.grade import cell_points, graded
-from flashkit.grading.handed_in import plain_files, rebuilt
+from flashkit.grading.handed_in import is_plain, plain_files, rebuilt
 from flashkit.grading.sanitise import Submission, rebuild
 
 RECORD = "flashkit"  # key of our own notebook metadata
-_all_files = base.find_all_files
+TIMESTAMP_LIMIT = 100  # bytes of the file that says when it was handed in
+_all_files, _timestamp = base.find_all_files, CourseDirectory.get_existing_timestamp
 
 
 def _plain_files(path: str, exclude: list[str] | None = None) -> list[str]:
@@ -32,7 +35,12 @@ def _plain_files(path: str, exclude: list[str] | None = None) -> list[str]:
     return plain_files(_all_files(path, exclude), path)
 
 
-base.find_all_files = _plain_files
+def _plain_timestamp(coursedir: CourseDirectory, folder: str) -> datetime | None:
+    """When it was handed in, if a plain file says so: nbgrader would wait for a pipe and read a device without end."""
+    return _timestamp(coursedir, folder) if is_plain(Path(folder, "timestamp.txt"), TIMESTAMP_LIMIT) else None
+
+
+base.find_all_files, CourseDirectory.get_existing_timestamp = _plain_files, _plain_timestamp
 
 
 class StampPoints(Preprocessor):

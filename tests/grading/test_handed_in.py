@@ -5,6 +5,7 @@ import os
 
 import pytest
 from nbgrader.converters import base
+from nbgrader.coursedir import CourseDirectory
 
 from flashkit.grading import grade_class, grade_one, handed_in, nbgrader_steps
 from flashkit.grading.handed_in import rebuilt
@@ -89,6 +90,21 @@ def test_nbgrader_copies_plain_files_alone(folder):
     assert base.find_all_files(str(lab)) == [str(lab / "data" / "mine.txt")]
     (folder / "whole").symlink_to(lab)
     assert base.find_all_files(str(folder / "whole")) == []
+
+
+def test_the_time_of_handing_in_is_read_from_a_plain_file_alone(folder):
+    """nbgrader would wait for a pipe for ever, and read a link to a device until memory ends."""
+    lab, when = folder / "submitted" / "eve" / "lab", "2026-02-02 12:00:00 UTC"
+    known = CourseDirectory().get_existing_timestamp
+    assert known(str(lab)) is None
+    (lab / "timestamp.txt").write_text(when)
+    assert known(str(lab)).day == 2
+    (lab / "timestamp.txt").write_text(when + " " * 200)
+    assert known(str(lab)) is None
+    (lab / "timestamp.txt").unlink()
+    (folder / "elsewhere.txt").write_text(when)
+    (lab / "timestamp.txt").symlink_to(folder / "elsewhere.txt")
+    assert known(str(lab)) is None
 
 
 def test_another_name_is_left_out_and_named(folder, capsys):
