@@ -251,12 +251,16 @@ def _lists(program: np.ndarray, walked: np.ndarray, asked: np.ndarray) -> list[l
 
 
 def _stored_again(column: dict[str, np.ndarray], most: int) -> int:
-    """Rows of o that were stored more than once, counted each time but the first; ``most`` rows a head."""
-    seen, again = set(), 0
-    for b, h, row, rows in zip(*(column[name].astype(int) for name in ("batch", "head", "row", "rows")), strict=True):
+    """Rows of o that were stored more than once, counted each time but the first; ``most`` rows a head.
+
+    Zeros that were stored before any key was read are no visit of rows that see keys.
+    """
+    zeros, seen, again = set(), set(), 0
+    names = ("batch", "head", "row", "rows", "bytes")
+    for b, h, row, rows, keys in zip(*(column[name].astype(int) for name in names), strict=True):
         own = {(b, h, n) for n in range(row, row + min(rows, most))}
-        again += len(own & seen)
-        seen |= own
+        again += len(own & (seen if keys > 0 else seen | zeros))
+        (seen if keys > 0 else zeros).update(own)
     return again
 
 
@@ -335,8 +339,10 @@ def exercise(id: str, *, options: tuple[str, ...], judged: tuple[str, ...], case
 
     def budget(case: Case) -> dict[str, int]:
         job = Job(ledger_shape(case), case.sizes["sms"])
-        counter = 8 * (job.tiles + max(job.sms, job.tiles))  # a number for each tile, and one more for each program
-        return {name: size for name, size in flash_forward.budget(case).items() if name != "lse"} | {"*": counter}
+        plan = 8 * (3 * job.tiles + 2 * job.sms)  # tile, batch, head of each; a program's first and last; or a counter
+        named = flash_forward.budget(case)
+        lse = named.pop("lse")  # of a tile that was pasted from lab 03
+        return {**named, "*": plan + lse}
 
     return Exercise(
         id=id,

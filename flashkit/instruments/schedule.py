@@ -7,7 +7,8 @@ whoever wrote the kernel and however it decodes its program number.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,9 +18,23 @@ COLUMNS = ("launch", "program", "batch", "head", "row", "rows", "bytes", "asked"
 NOWHERE = -1  # batch, head and row of work after a program's last store
 
 
+class _Part(NamedTuple):
+    """Rows of one head that a store went to, from its first to its last, and the first column."""
+
+    batch: int
+    head: int
+    row: int
+    rows: int
+    column: int
+
+    def meets(self, other: _Part) -> bool:
+        same = self[:2] == other[:2]
+        return same and self.row < other.row + other.rows and other.row < self.row + self.rows
+
+
 @dataclass
 class _Program:
-    """What a program did since its last visit, and that visit with the column at which its stores began.
+    """What a program did since its last store, and where it stored since it last read keys.
 
     worked: it read something, or took a number. The output does not count: a kernel may correct what it has stored.
     """
@@ -27,8 +42,7 @@ class _Program:
     loaded: int = 0
     asked: bool = False
     worked: bool = False
-    last: list[float] | None = None
-    column: int = 0
+    parts: list[_Part] = field(default_factory=list)
 
 
 def schedule(record: Record, output: str = "o", keys: str = "k") -> np.ndarray:
@@ -60,13 +74,14 @@ def schedule(record: Record, output: str = "o", keys: str = "k") -> np.ndarray:
 def _end(visits: list[list[float]], own: _Program, event: Event, program: int) -> None:
     """A visit of its own, or a part of the one before: the same rows with no work between, or other columns of them."""
     batch, head, row, column, *_ = (*event.first, 0, 0, 0)[:4] if len(event.first) > 2 else (0, 0, *event.first, 0)
-    place = [batch, head, row, event.highest_row - event.lowest_row + 1]
-    same = own.last is not None and own.last[2:6] == place
-    if same and not own.loaded and (not own.worked or column != own.column):
-        return
-    visit = [event.launch, program, *place, own.loaded, int(own.asked)]
-    visits.append(visit)
-    own.loaded, own.asked, own.worked, own.last, own.column = 0, False, False, visit, column
+    part = _Part(batch, head, row, event.highest_row - event.lowest_row + 1, column)
+    met = [] if own.loaded else [other for other in own.parts if other.meets(part)]
+    again = own.worked and any(other.column == column for other in met)
+    own.parts = [part] if own.loaded or again else [*own.parts, part]
+    if not met or again:
+        visits.append([event.launch, program, *part[:4], own.loaded, int(own.asked)])
+        own.loaded, own.asked = 0, False
+    own.worked = False
 
 
 def _number(event: Event, record: Record) -> int:

@@ -50,6 +50,11 @@ def test_rows_stored_again_and_programs_too_many_are_counted():
     assert (told["repeated"], told["programs"]) == (16, 9)
 
 
+@pytest.mark.parametrize(("keys", "again"), [((0, 16), 0), ((0, 0), 16), ((16, 0), 16), ((0, 16, 16), 16)])
+def test_zeros_before_the_keys_are_read_are_no_tile_again(keys, again):
+    assert seen(*(visit(0, 0, keys=n) for n in keys))["repeated"] == again
+
+
 def test_a_schedule_that_a_child_made_up_breaks_nothing():
     for value in (np.nan, np.inf, -np.inf, -5.0, 1e300):
         observed(CASE, {"schedule": np.full((3, len(COLUMNS)), value)})

@@ -111,6 +111,36 @@ def test_the_same_columns_stored_again_are_another_visit_if_work_lies_between(re
     assert len(schedule(meter.finish(outputs={"o": o}))) == visits
 
 
+@pytest.mark.parametrize(
+    ("order", "reads", "visits"),
+    [
+        ("row-halves", False, 2),
+        ("quarters, columns outside", False, 2),
+        ("quarters, columns outside", True, 2),  # V of the columns, say, before they are stored
+        ("every second row", False, 1),
+    ],
+)
+def test_what_is_stored_once_in_any_order_is_no_tile_again(order, reads, visits):
+    q, o = torch.randn(1, 1, 8, 16), torch.zeros(1, 1, 8, 16)
+
+    @triton.jit
+    def parts_kernel(q_ptr, o_ptr, row: tl.constexpr, step: tl.constexpr, halves: tl.constexpr, reads: tl.constexpr):
+        cols = tl.arange(0, 16 // halves)[None, :]
+        for right in tl.static_range(halves):
+            for down in tl.static_range(2):
+                at = (row * down + step * tl.arange(0, 4)[:, None]) * 16 + right * (16 // halves) + cols
+                x = tl.zeros((4, 16 // halves), tl.float32)
+                if reads:
+                    x = tl.load(q_ptr + at)
+                tl.store(o_ptr + at, x)
+
+    row, step = (1, 2) if order == "every second row" else (4, 1)
+    with Meter(names={"q": q}) as meter:
+        parts_kernel[(1,)](q, o, row=row, step=step, halves=1 + order.startswith("quarters"), reads=reads)
+    found = schedule(meter.finish(outputs={"o": o}))
+    assert len(found) == visits and found[:, COLUMNS.index("row")].tolist() == [0.0, 4.0][:visits]
+
+
 def test_without_kernels_there_is_nothing():
     with Meter() as meter:
         pass
