@@ -61,6 +61,12 @@ def test_a_schedule_that_a_child_made_up_breaks_nothing():
     observed(CASE, {"schedule": np.zeros((0, len(COLUMNS)))})
 
 
+def test_a_copy_of_the_output_is_not_told_as_tiles_that_nobody_visits():
+    copied = load("06.persistent", "solution", (("    return o", "    return o.clone()"),))
+    report = check("06.persistent", copied, show=False)
+    assert (report.verdict, report.mistake) == ("wrong", "") and "No kernel stored to o[0, 0, 0, 0]" in str(report)
+
+
 def test_the_schedule_crosses_the_wire_of_the_sandbox():
     call = PERSISTENT.call(CASE)
     sent = wire.read_call(*wire.call_header(call))
