@@ -170,7 +170,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == [children.FLAG]:
-        children.answer(sys.argv[2:], one)
-    else:
-        sys.exit(main())
+    sys.exit(children.start(main, one))

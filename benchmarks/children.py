@@ -23,6 +23,14 @@ NOT_TRIED = f"not tried, since {MOST} cases before it hung or died"
 Told = Callable[[dict], None]
 
 
+def start(main: Callable[..., int], one: Callable[[str], dict]) -> int:
+    """What a module with cases does when it is run: as a child it answers those that it is asked for, else ``main``."""
+    if sys.argv[1:2] != [FLAG]:
+        return main(*sys.argv[1:])
+    answer(sys.argv[2:], one)
+    return 0
+
+
 def answer(cases: Iterable[str], one: Callable[[str], dict]) -> None:
     """In the child: ``one(case)`` of each case, told at once."""
     for case in cases:

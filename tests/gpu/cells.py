@@ -47,7 +47,4 @@ def main(path: str = "benchmarks/results/cells.json", *ids: str) -> int:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == [children.FLAG]:
-        children.answer(sys.argv[2:], one)
-    else:
-        sys.exit(main(*sys.argv[1:]))
+    sys.exit(children.start(main, one))

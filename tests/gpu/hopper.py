@@ -166,7 +166,4 @@ def main(path: str = "benchmarks/results/hopper-correctness.json") -> int:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == [children.FLAG]:
-        children.answer(sys.argv[2:], one)
-    else:
-        sys.exit(main(*sys.argv[1:]))
+    sys.exit(children.start(main, one))
