@@ -59,8 +59,8 @@ class GPU:
 
     def _others(self) -> list[str]:
         """Process ids that this machine knows and that are not ours: a container sees its own under another number."""
-        said = [pid for pid in _ask("--query-compute-apps=pid") if pid.isdigit()]
-        return [pid for pid in said if int(pid) not in _waiting() and os.path.exists(f"/proc/{pid}")]
+        ours, said = _waiting(), [pid for pid in _ask("--query-compute-apps=pid") if pid.isdigit()]
+        return [pid for pid in said if int(pid) not in ours and os.path.exists(f"/proc/{pid}")]
 
     @contextmanager
     def alone(self):
