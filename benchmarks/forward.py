@@ -36,7 +36,7 @@ SLEEP = 4_000_000  # cycles: about two milliseconds
 CELLS = [(d, mask, n) for d in (64, 128) for mask in ("full", "causal") for n in (2048, 16384)]
 LADDER = [(d, "full", n) for d in (64, 128) for n in (2048, 16384)]
 STEPS = ("wgmma", "producer", "consumers", "two_products")
-TILES = {64: (128, 128), 128: (128, 128)}  # of the descriptor kernel
+TILES = {64: (128, 128), 128: (64, 64)}  # of the descriptor kernel
 GOALS = {"gluon in each cell": 0.92, "gluon in the geometric mean": 0.96, "triton at d=128, N=16384": 0.72}
 
 Call = Callable[[], object]

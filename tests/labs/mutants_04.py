@@ -6,9 +6,10 @@ from __future__ import annotations
 from tests.labs.mutant import Mutant
 
 # Lines of the solutions
-P = "P = tl.where(visible, tl.exp(S - lse_i[:, None]), 0.0)"
+P = "P = tl.where(visible, tl.exp2(S - lse_i[:, None]), 0.0)"
 DS = "dS = P * (dP - D_i[:, None])"
-SCORES = 'S = tl.dot(Q_i, tl.trans(K_j), input_precision="ieee") * scale'
+SCORES = 'S = tl.dot(Q_i, tl.trans(K_j), input_precision="ieee") * (scale * LOG2E)'
+LOG2E = "LOG2E: tl.constexpr = 1.4426950408889634"
 DV = 'dV_j += tl.dot(tl.trans(P).to(dO_i.dtype), dO_i, input_precision="ieee")'
 DK = 'dK_j += tl.dot(tl.trans(dS).to(Q_i.dtype), Q_i, input_precision="ieee")'
 DQ = 'dQ_i += tl.dot(dS.to(K_j.dtype), K_j, input_precision="ieee")'
@@ -89,7 +90,7 @@ MUTANTS = (
     mutant("p-unnormalised", "solution", (P, P.replace(" - lse_i[:, None]", ""))),
     in_dq("p-unnormalised", "solution", (P, P.replace("lse_i", "tl.max(tl.where(visible, S, -1e30), 1)"))),
     in_attention("p-unnormalised", "solution", ("m + tl.log(l_or_1))", "m)"), note="the forward saves the maximum only"),
-    mutant("lse-base", "solution", (P, P.replace("exp", "exp2"))),
+    mutant("lse-base", "solution", (LOG2E, "LOG2E: tl.constexpr = 1.0")),
     mutant("lse-base", "dkdv_transposed", ("scale * 1.4426950408889634, offset", "scale, offset")),
     in_dq("lse-base", "dq_exp2", ("other=0.0) * 1.4426950408889634\n", "other=0.0)\n")),
     in_attention("lse-base", "solution", ("m + tl.log(l_or_1))", "(m + tl.log(l_or_1)) * 1.4426950408889634)"), note="the forward saves base 2", unnamed="overflows where the oracle does not"),
@@ -99,12 +100,12 @@ MUTANTS = (
     in_dq("d-outside-p", "solution", (DS, "dS = P * dP - D_i[:, None]")),
     mutant("ds-is-p", "solution", (DK, DK.replace("dS", "P"))),
     in_dq("ds-is-p", "solution", (DQ, DQ.replace("dS", "P"))),
-    mutant("empty-row-nan", "solution", (P, f"P = tl.exp(tl.where(visible, S, {INF}) - lse_i[:, None])")),
+    mutant("empty-row-nan", "solution", (P, f"P = tl.exp2(tl.where(visible, S, {INF}) - lse_i[:, None])")),
     in_dq("empty-row-nan", "dq_exp2", (f"lse_2 = tl.where(lse_2 > {INF}, lse_2, 0.0)", "lse_2 = lse_2 + 0.0")),
     in_dq("tail-mask-missing", "solution", (TAIL, "visible = keys[None, :] >= 0")),
     in_dq("tail-mask-missing", "dq_exp2", (f"        S_T = tl.where(keys[:, None] < N_k, S_T, {INF})\n", "")),
     # ---- scale
-    mutant("scale-missing-scores", "solution", (SCORES, SCORES.removesuffix(" * scale"))),
+    mutant("scale-missing-scores", "solution", (SCORES, SCORES.replace("scale * LOG2E", "LOG2E"))),
     in_dq("scale-missing-scores", "dq_exp2", ("(scale * 1.4426950408889634)", "1.4426950408889634"), unnamed="overflows where the oracle does not"),
     mutant("scale-missing-dk", "solution", ("dK_j * scale", "dK_j")),
     mutant("scale-missing-dk", "dkdv_transposed", ("dK_j * scale", "dK_j")),
