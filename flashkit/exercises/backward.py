@@ -104,6 +104,7 @@ def oracle(case: Case) -> dict[str, np.ndarray]:
     return {"o": o, "D": (x["o"] * x["do"]).sum(axis=-1), "dq": dq, "dk": dk, "dv": dv}
 
 
+@remembered
 def honest(case: Case) -> list[dict[str, np.ndarray]]:
     x = arguments(case)
     runs = honest_backward(x, case.options, case.dtype, ARITHMETIC[case.dtype])

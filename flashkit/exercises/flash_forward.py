@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -50,6 +51,7 @@ def oracle(case: Case) -> dict[str, np.ndarray]:
     return {"o": o, "lse": lse}
 
 
+@lru_cache(maxsize=64)  # a second check asks for the same cases again
 def honest(case: Case) -> list[dict[str, np.ndarray]]:
     q, k, v = attention_inputs(case)
     return honest_forward(q, k, v, case.options, case.dtype, ARITHMETIC[case.dtype])
