@@ -57,7 +57,7 @@ def compiled(id: str, function, target: Target) -> dict:
         outcome, truth = run_compiled(function, exercise.call(case)), judge(exercise, case)
         if outcome.problem is not None:
             return {"right": False, "sentence": f"{outcome.problem.sentence} (case: {case.why})"}
-        difference = truth.worst(outcome.outputs)
+        difference = truth.of(outcome.outputs).worst(outcome.outputs)  # what only the meter sees, it saw interpreted
         if difference is not None:
             told = f"right in the interpreter, wrong compiled: {difference.sentence()} (case: {case.why})"
             return {"right": False, "sentence": told}

@@ -27,6 +27,7 @@ SECONDS = {  # for a child: it starts, and interprets or compiles all cases; the
     "compiled": 240,
     "timed": 300,
 }
+SILENT = f"Compiled, it ended its process or gave no answer within {SECONDS['compiled']} s."
 
 
 @dataclass
@@ -54,7 +55,7 @@ class ChildReport:
 def check_on_gpu(id: str, function: Callable, out_of: float, target: Target) -> ChildReport:
     """Judge ``function`` interpreted, then, if it is right, compiled on this GPU."""
     try:
-        source = collect(function)
+        source = _collected(function)
     except SourceError as error:
         return _not_judged(out_of, f"? {id} not judged: {error}")
     with _asking(id, source, target) as ask:
@@ -71,7 +72,7 @@ def check_on_gpu(id: str, function: Callable, out_of: float, target: Target) -> 
 def time_on_gpu(exercise: Exercise, function: Callable, target: Target) -> TimeReport:
     """Judge the grade cell ``<id>.gpu``: only what both other children find right is timed."""
     try:
-        source = collect(function)
+        source = _collected(function)
     except SourceError as error:
         return TimeReport(exercise, why=str(error).rstrip("."))
     with _asking(exercise.id, source, target) as ask:
@@ -80,11 +81,19 @@ def time_on_gpu(exercise: Exercise, function: Callable, target: Target) -> TimeR
             return TimeReport(exercise, why=f"the interpreter gave no answer within {SECONDS['interpreted']} s")
         if first["verdict"] != "right":
             return TimeReport(exercise, told=f"{exercise.id} is {first['verdict']}, and only what is right is timed")
-        answers = ask("compiled") or {"right": False, "sentence": f"It gave no answer within {SECONDS['compiled']} s."}
+        answers = ask("compiled") or {"right": False, "sentence": SILENT}
         if not answers["right"]:
             return TimeReport(exercise, told=answers["sentence"].rstrip("."))
         timing = ask("timed") or {"why": f"its timing gave no answer within {SECONDS['timed']} s"}
         return TimeReport(exercise, **timing)
+
+
+def _collected(function: Callable) -> Source:
+    """The function as a module of its own. Raises SourceError, also for a global that no text can stand for."""
+    source = collect(function)
+    for name, kind in source.missing.items():
+        raise SourceError(f"`{name}` is of type {kind}, which no other process can be given: make it in a function.")
+    return source
 
 
 @contextmanager
@@ -115,8 +124,7 @@ def _ask(how: str, id: str, module: Path, name: str, target: Target) -> dict | N
 def _with_gpu(report: ChildReport, told: dict | None) -> ChildReport:
     """The report with what the GPU said; an answer that is wrong there is wrong."""
     if told is None:
-        sentence = f"Compiled, it ended its process or gave no answer within {SECONDS['compiled']} s."
-        told = {"right": False, "sentence": sentence}
+        told = {"right": False, "sentence": SILENT}
     if told["right"]:
         report.pending = [item for item in report.pending if "time" in item and not told.get("measured")]
     else:

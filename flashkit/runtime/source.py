@@ -90,6 +90,11 @@ def plain_function(value: Any) -> types.FunctionType | None:
     return value
 
 
+def _written(value: Any) -> types.FunctionType | None:
+    """The function as it is written: under Triton's wrappers, or under functools.cache and lru_cache."""
+    return plain_function(value.__wrapped__ if type(value).__name__ == "_lru_cache_wrapper" else value)
+
+
 def display_name(filename: str) -> str:
     """How a student knows a source: ``In[3]`` for a notebook cell, else the file's name."""
     ipython = sys.modules.get("IPython")
@@ -138,7 +143,7 @@ class _Collector:
 
     def add_function(self, value: Any) -> str:
         """Adds a function or class and what it uses; returns its name in the module."""
-        target = value if inspect.isclass(value) else plain_function(value)
+        target = value if inspect.isclass(value) else _written(value)
         name = target.__name__
         if name == "<lambda>":
             raise SourceError("A lambda outside a function cannot be collected: write it with `def`.")
@@ -165,7 +170,7 @@ class _Collector:
         if name not in scope:
             return  # a builtin, or a name that does not exist: the run itself will say so
         value = scope[name]
-        if (inner := plain_function(value)) is not None or (inspect.isclass(value) and not _importable(value, name)):
+        if (inner := _written(value)) is not None or (inspect.isclass(value) and not _importable(value, name)):
             inner = inner or value
             if not _module_is_installed(inner.__module__):
                 if self.add_function(value) != name and self._claim(name, inner):
@@ -208,7 +213,7 @@ class _Collector:
         if kind.__module__ == "torch" and kind.__name__ == "dtype":
             self._import("torch", "import torch")
             return repr(value)
-        if plain_function(value) is not None:
+        if _written(value) is not None:
             return self.add_function(value)
         if kind.__module__ == "numpy" and hasattr(value, "item") and getattr(value, "ndim", 1) == 0:
             return self.expression(value.item(), name)

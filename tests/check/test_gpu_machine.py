@@ -3,11 +3,15 @@
 import pytest
 
 import flashkit  # noqa: F401  first: without a GPU it switches Triton's interpreter on
-from flashkit.check import gpu_machine
+from flashkit import exercises
+from flashkit.check import child, find, gpu_machine
 from flashkit.check.cost import Target
+from flashkit.runtime import compiled
+from flashkit.runtime.placement import place
 from tests.labs.kernels import load
 
 RIGHT = load("03.tile", "solution")
+LEFT = object()
 
 
 @pytest.fixture
@@ -49,6 +53,35 @@ def test_a_function_whose_source_is_gone_is_not_judged():
     exec("def answer(q, k, v, block_q, block_k):\n    return q", scope)
     report = gpu_machine.check_on_gpu("03.tile", scope["answer"], 10.0, Target())
     assert report.verdict == "not judged" and report.points == 0.0 and "not judged" in str(report)
+
+
+def test_a_global_that_no_other_process_can_be_given_is_told_by_its_name():
+    def unwritable(*args):
+        return LEFT, RIGHT(*args)
+
+    for report in (gpu_machine.check_on_gpu("03.tile", unwritable, 10.0, Target()),
+                   gpu_machine.time_on_gpu(find("03.heads"), unwritable, Target())):  # fmt: skip
+        assert report.points == 0.0 and "not judged" in str(report) and "`LEFT` is of type object" in str(report)
+
+
+@pytest.fixture
+def compiled_here(monkeypatch):
+    """The compiled child's work on this machine: kernels are interpreted and unmetered, and nothing is timed."""
+    monkeypatch.setattr(compiled, "place", lambda argument, device: place(argument))
+    monkeypatch.setattr(compiled.torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(child, "measured", lambda *args: 1e-3)
+    return lambda id: child.compiled(id, load(id, "solution"), Target(90, "NVIDIA H200"))
+
+
+@pytest.mark.parametrize("id", ["00.add", "04.row_dot", "06.persistent"])
+def test_of_a_compiled_kernel_only_what_comes_back_is_judged(compiled_here, id):
+    assert compiled_here(id)["right"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("id", [id for id, e in exercises.EXERCISES.items() if e.timed and not e.gluon and not e.cuda])
+def test_every_kernel_of_the_course_can_be_judged_compiled(compiled_here, id):
+    assert compiled_here(id)["right"]
 
 
 def test_the_timer_may_take_longer_for_it_compiles_a_whole_grid(monkeypatch, tmp_path):

@@ -3,7 +3,7 @@
 import linecache
 import math
 import types
-from functools import partial
+from functools import cache, lru_cache, partial
 
 import numpy as np
 import pytest
@@ -120,6 +120,25 @@ def renamed_decorator(x, n: tl.constexpr):
 
 def test_jit_by_another_name_stays_too():
     assert "@as_kernel\ndef renamed_decorator" in collect(renamed_decorator).text
+
+
+@lru_cache
+def plan(n):
+    return renamed, n + int(PLAIN)
+
+
+@cache
+def whole_plan(n):
+    return plan(n)
+
+
+def test_a_cached_function_comes_with_its_cache():
+    def launches(n):
+        return whole_plan(n)[1]
+
+    source = collect(launches)
+    assert not source.missing and "@lru_cache\ndef plan" in source.text and "@cache\ndef whole_plan" in source.text
+    assert run(source).launches(3) == 5
 
 
 def test_what_a_closure_holds_is_found():
