@@ -24,7 +24,6 @@ from reference.shapes import Arithmetic, visible_keys
 LOG2E = np.float32(np.log2(np.e))
 UNIT = np.float32(2**-24)  # an fp32 rounding is off by up to this share
 UNLUCKY = 8  # runs with bad roundings: that the two keys which decide a row err alike in all of them is rare
-MANY = 128  # key tiles of such a run at most, for its time
 
 EXP2_STEPS = replace(
     STEPS,
@@ -63,7 +62,7 @@ def _prescaled(q, k, v, options, dtype: str, arithmetic: Arithmetic, log2e) -> d
 def unlucky(problem: Problem, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """A tiled run with bad roundings; the first takes key by key, as additions one after another lose the most."""
     if seed == 1:
-        problem = replace(problem, block_q=max(1, len(problem.Q)), block_k=max(1, -(-len(problem.K) // MANY)))
+        problem = replace(problem, block_q=max(1, len(problem.Q)), block_k=1)
     return tiled(problem, _unlucky_steps(seed))
 
 

@@ -121,12 +121,14 @@ def whole_rows(case):
     """Weighted sums of whole rows, one column after another."""
     s, v = (x.astype(np.float32) for x in (rows.scores(case), rows.values(case)))
     e = np.exp(s - s.max(axis=1, keepdims=True))
-    return {"o": np.cumsum(e[:, :, None] * v, axis=1)[:, -1] / np.cumsum(e, axis=1)[:, -1:]}
+    l = np.cumsum(e, axis=1)[:, -1:]
+    return {"o": np.cumsum(e[:, :, None] * v, axis=1)[:, -1] / l, "y": e / l}
 
 
 OTHER_ORDERS = (
     ("01.naive_attention", 15, "scores that overflow exp", attention),
     ("02.weighted_sum", 112, "a tail", whole_rows),
+    ("02.cuda", 8, "a tail", whole_rows),
     ("03.tile", 14, "scores that overflow exp", attention),
     ("03.heads", 120, "scores that overflow exp", attention),
     ("04.dkdv", 121, "scores that overflow exp", gradients),
@@ -142,12 +144,12 @@ def drawn(id, seed, why):
 
 
 @pytest.mark.parametrize(("id", "seed", "why", "kernel"), OTHER_ORDERS, ids=[id for id, *_ in OTHER_ORDERS])
-def test_another_order_of_additions_uses_half_of_what_is_allowed_at_most(id, seed, why, kernel):
+def test_another_order_of_additions_uses_seven_tenths_of_what_is_allowed_at_most(id, seed, why, kernel):
     exercise, case = drawn(id, seed, why)
     judged, came = judge(exercise, case), kernel(case)
     for name, right in judged.reference.items():
         error = np.abs(came[name].reshape(right.shape) - right)
-        assert (error <= judged.allowed[name] / 2).all(), (name, (error / judged.allowed[name]).max())
+        assert (error <= 0.7 * judged.allowed[name]).all(), (name, (error / judged.allowed[name]).max())
 
 
 def test_the_course_s_own_single_row_is_right():
