@@ -23,7 +23,7 @@ def need_gpu() -> None:
 def provenance() -> dict:
     """GPU, driver, versions, commit and date.
 
-    A copy of the tree on a GPU machine may have no history: there the variable COMMIT says what it is a copy of.
+    On a GPU machine that has a copy of the tree the variable COMMIT says what it is a copy of.
     """
     need_gpu()
     return {
@@ -41,8 +41,8 @@ def versions() -> dict[str, str]:
 
 
 def commit() -> str:
-    """The tree's commit; COMMIT, or "", where there is no history or no git."""
-    return _said("git", "rev-parse", "HEAD") or os.environ.get("COMMIT", "")
+    """COMMIT where it is set, since a copy of the tree may have another history or none; else git's; else ""."""
+    return os.environ.get("COMMIT") or _said("git", "rev-parse", "HEAD")
 
 
 def _said(*command: str) -> str:
