@@ -209,6 +209,17 @@ _ALL = (
         },
     ),
     Question(
+        "05.exp2",
+        "64 × 64 tiles, d = 128: exp2 in place of exp, nothing else. How much faster is the whole backward on an H200?",
+        "d40c290b6434",
+        "Four instructions fewer for each of 64 × 64 elements, in every tile of both walks.",
+        {
+            "72d430104071": "Little against 4 · 128 multiply-adds an element? Those run on another unit.",
+            "e1c37083ca1e": "The products are still there, and so are the masks, the sums and the copies.",
+        },
+        choices=("1 % or 2 %", "about a quarter", "twice as fast"),
+    ),
+    Question(
         "07.serial",
         "A copy takes 2 µs, a product 5 µs, there are 4 blocks and one buffer. How long does it all take?",
         "9832656ed9b5",
