@@ -281,6 +281,30 @@ _ALL = (
         digits=2,
     ),
     Question(
+        "07.step",
+        "d = 128, N = 16,384, no mask, on an H200. Which step gains most over the step before?",
+        "a841daf2d27d",
+        "The softmax of one runs under the products of the other.",
+        {
+            "b3a8fd8a4b0d": "With one consumer, products and softmax still take turns.",
+            "780bc7c5b6d0": "Nearly. But with two consumers, part of the softmax is hidden already.",
+            "a1e2c41090ea": "A plan of tiles saves at their ends, and long sequences have few.",
+        },
+        choices=("a warp that only copies", "two consumers", "two products in flight", "the whole kernel"),
+    ),
+    Question(
+        "07.short",
+        "FA3, d = 128, causal, on an H200: N falls from 16,384 to 2,048, the batch grows. How much of its rate stays?",
+        "09d64359f27e",
+        "A tile has fewer blocks, and its beginning, its end and the masked part of its diagonal cost the same.",
+        {
+            "da733d980e49": "A tile has an eighth of the key blocks: its beginning and end weigh eight times as much.",
+            "19e48401a64e": "Beginning and end weigh eight times as much; but with long sequences that was not much.",
+            "b8ed363ed01e": "That is an eighth. It is the work that shrinks so, not the rate at which it is done.",
+        },
+        choices=("nearly all of it", "about 80 %", "about 50 %", "about 12 %"),
+    ),
+    Question(
         "05.query-tiles",
         "N = 4,096, query tiles of 32 rows: how often is all of K and V read, one head?",
         "495060dea456",

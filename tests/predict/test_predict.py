@@ -2,6 +2,7 @@
 
 import json
 import math
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -65,6 +66,24 @@ def exp2_gain():
     return "about a quarter" if all(1.2 < gain < 1.3 for gain in gains) else gains
 
 
+def forward_record():
+    return json.loads((Path(__file__).parents[2] / "benchmarks/results/forward-h200.json").read_text())
+
+
+def largest_step():
+    row = next(row for row in forward_record()["ladder"] if (row["head_dim"], row["n"]) == (128, 16384))
+    steps = ("wgmma", "producer", "consumers", "two_products", "gluon")
+    gains = [row[step] / row[before] for before, step in pairwise(steps)]
+    return QUESTIONS["07.step"].choices[gains.index(max(gains))]
+
+
+def left_of_fa3():
+    rates = {
+        row["n"]: row["fa3"] for row in forward_record()["rows"] if (row["head_dim"], row["mask"]) == (128, "causal")
+    }
+    return f"about {100 * rates[2048] / rates[16384]:.0f} %"
+
+
 RIGHT = {
     "01.one-matrix": lambda: N * N * 2 / traffic.MIB,
     "01.round-trips": lambda: SP / traffic.GIB,
@@ -87,6 +106,8 @@ RIGHT = {
     "07.double": lambda: simulate(*ring(4, 2)).makespan,
     "07.phase": passes,
     "07.registers": lambda: warpgroup_registers.split(2, 24).consumer,
+    "07.step": largest_step,
+    "07.short": left_of_fa3,
     "07.cap": lambda: 100 / (1 + hopper_step.exp_share(128)),
     "06.idle": lambda: sum(task.cost > 0 for task in schedule.head_tasks(PARALLEL)),
     "06.busy": lambda: 100 * schedule.waves(len(schedule.forward_tasks(PARALLEL)), 132).busy,
@@ -125,6 +146,8 @@ KNOWN = [
     ("07.phase", "it never passes", "Parities repeat"),
     ("07.registers", "168", "gives back"),
     ("07.cap", "33 %", "exponentials' share"),
+    ("07.step", "two products in flight", "hidden already"),
+    ("07.short", "about 12 %", "an eighth"),
     ("06.idle", "124", "idle ones"),
     ("06.busy", "93.9", "124 of 132"),
     ("06.pairs", "1,024", "diagonal"),
