@@ -98,6 +98,21 @@ def test_chapter_07_tells_the_sweeps_as_they_were_measured():
     assert all(abs(gain) < 1 for gain in gains(3, "kq", "base", d=128))
 
 
+def test_the_readme_shows_the_record():
+    readme = (ROOT / "README.md").read_text()
+    for row in RECORD["rows"]:
+        rates = " | ".join(f"{row[name]:.0f}" for name in ("gluon", "triton", "fa3", "cudnn", "flash2"))
+        share = row["over_fa3"]["gluon"]
+        told = f"{share['value']:.3f} ({share['low']:.3f} to {share['high']:.3f})"
+        assert f"| {row['head_dim']}, {row['mask']}, {row['n']:,} | {rates} | {told} |\n" in readme
+    assert all(f"{verdict['reached']:.3f}" in readme for verdict in RECORD["verdicts"].values())
+    assert all(RECORD[name] in readme for name in ("gpu", "driver", "torch", "triton"))
+    right = json.loads((ROOT / "benchmarks/results/hopper-correctness-h200.json").read_text())["kernels"].values()
+    cases = [row["right"] for kernel in right for row in kernel["rows"]]
+    assert all(cases) and f"right in all {len(cases)} cases" in readme
+    assert all(all(kernel["bitwise"]) and not kernel["ended"] for kernel in right)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "d, step, blocks", [(64, "wgmma", 2), *((64, step, 1) for step in forward.STEPS[1:]), (128, "wgmma", 1)]
