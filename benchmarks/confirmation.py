@@ -1,7 +1,7 @@
 """A blind check of the prediction: ``python -m benchmarks confirmation``, on the GPU machine.
 
 The grid is BLIND of :mod:`benchmarks.cases`. Model and constants are those of the commit that runs; nothing is fitted
-to what is measured here.
+to what is measured here. The record is there, so a model that changes from now on has seen this grid: it needs another.
 """
 
 from __future__ import annotations

@@ -13,6 +13,9 @@ Assumptions, each of which can fail (chapter 6 lists where they did):
  5. Every byte comes from HBM once; bytes read again come from L2, unless what programs re-read at one time is larger
     than the L2. What the launch before wrote is still in L2 as far as it fits.
  6. Memory and arithmetic overlap: the whole takes the `overlap`-norm of them; a launch costs a constant.
+
+Checked on an H200 with 42 pairs of kernel, shape and tile that were chosen before the model was final and measured
+after: 40 within 25 %, median error 10 % (benchmarks/results/confirmation-h200.json). A changed model needs a new grid.
 """
 
 from __future__ import annotations
