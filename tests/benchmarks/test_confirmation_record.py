@@ -71,13 +71,15 @@ def test_where_it_comes_from_is_said():
 
 def test_the_pages_tell_it_as_it_came_out():
     within, median = sum(error <= 0.25 for error in ERRORS), f"{100 * RECORD['median_error']:.0f} %"
-    readme, changes, model = (
+    readme, changes, model, chapter = (
         " ".join((ROOT / name).read_text().split())
-        for name in ("README.md", "CHANGELOG.md", "flashkit/instruments/roofline.py")
+        for name in ("README.md", "CHANGELOG.md", "flashkit/instruments/roofline.py", "notebooks/05_tile_budgets.ipynb")
     )
     assert f"of {len(PAIRS)} pairs of kernel, shape and tile" in readme
     assert f"{within} are within 25 %, with a median error of {median}" in readme
     assert f"{within} of {len(PAIRS)} pairs within 25 %, median error {median}" in changes
+    assert f"{len(PAIRS)} pairs" in chapter
+    assert f"{100 * RECORD['within_25_percent']:.0f} % within 25 %, median error {median}" in chapter
     assert f"with {len(PAIRS)} pairs" in model and f"{within} within 25 %, median error {median}" in model
 
 
