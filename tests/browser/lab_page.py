@@ -17,7 +17,10 @@ from pathlib import Path
 import nbformat
 
 ROOT = Path(__file__).resolve().parents[2]
-NOT_COPIED = (".git", ".venv", "work", "__pycache__", ".pytest_cache", ".ruff_cache", "dist", ".ipynb_checkpoints")
+NOT_COPIED = (
+    *(".git", ".venv", ".tritons", "work", "dist", "__pycache__"),
+    *(".pytest_cache", ".ruff_cache", ".ipynb_checkpoints"),
+)
 FLAGS = (
     "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync"
