@@ -210,9 +210,9 @@ _ALL = (
     ),
     Question(
         "05.exp2",
-        "64 × 64 tiles, d = 128: exp2 in place of exp, nothing else. How much faster is the whole backward on an H200?",
+        "Lab 04's backward, d = 128: exp2 in place of exp, nothing else. How much faster is all of it on an H200?",
         "d40c290b6434",
-        "Four instructions fewer for each of 64 × 64 elements, in every tile of both walks.",
+        "Four instructions fewer for each weight, in every tile of both walks. Is that all of it? See below.",
         {
             "72d430104071": "Little against 4 · 128 multiply-adds an element? Those run on another unit.",
             "e1c37083ca1e": "The products are still there, and so are the masks, the sums and the copies.",
