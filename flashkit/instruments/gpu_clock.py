@@ -41,7 +41,7 @@ class GPU:
         self._flush.zero_()
         torch.cuda.synchronize()
         started = time.perf_counter()
-        self._flush.fill_(1)  # while it runs the host launches the call, so that launch gaps do not count
+        self._flush.fill_(1)  # while it runs the host launches the call; only a launch that takes longer counts
         begin.record()
         call()
         end.record()
