@@ -11,6 +11,7 @@ wrong is named and left out, and the others are timed without it.
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import json
 import statistics
 import sys
@@ -241,7 +242,7 @@ def main() -> int:
     before = json.loads(path.read_text()) if path.exists() else None
     declared = f"{len(CELLS)} cells and {len(LADDER)} of the ladder, {ROUNDS} rounds each, one run"
     run: dict = {"what": __doc__.splitlines()[0], "declared": declared, **provenance(), "cells": [], "ladder": []}
-    run["fa3"] = "fa3-fwd" if official() else "not there"
+    run["fa3"] = f"fa3-fwd {importlib.metadata.version('fa3-fwd')}" if official() else "not there"
     print(f"FlashAttention-3: {run['fa3']}", flush=True)
 
     def told(found: dict) -> None:

@@ -59,7 +59,7 @@ def test_the_goals_are_reached():
 
 def test_where_it_comes_from_is_said():
     assert all(RECORD[name] for name in ("gpu", "driver", "torch", "triton", "python", "commit", "date", "declared"))
-    assert RECORD["fa3"] == "fa3-fwd" and RECORD["commit"] == RECORD["runs"][-1]["commit"]
+    assert RECORD["fa3"] == "fa3-fwd 0.0.3" and RECORD["commit"] == RECORD["runs"][-1]["commit"]
 
 
 def test_chapter_07_tells_the_ladder_and_both_runs_as_they_were_measured():
