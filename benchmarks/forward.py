@@ -23,7 +23,7 @@ import torch
 
 from benchmarks import children
 from benchmarks.backward import interleaved
-from benchmarks.records import RESULTS, need_gpu, provenance
+from benchmarks.records import RESULTS, need_hopper, provenance
 from flashkit.exercises import lab_cells
 from flashkit.instruments.gpu_clock import GPU
 from flashkit.instruments.timing import Device, median_ratio
@@ -233,10 +233,7 @@ def record(run: dict, before: Mapping | None) -> dict:
 
 
 def main() -> int:
-    need_gpu()
-    if torch.cuda.get_device_capability()[0] != 9:
-        print("benchmarks.forward: this GPU is no Hopper, so nothing was run")
-        return 0
+    need_hopper()
     path = RESULTS / "forward-h200.json"
     RESULTS.mkdir(parents=True, exist_ok=True)
     before = json.loads(path.read_text()) if path.exists() else None

@@ -20,6 +20,13 @@ def need_gpu() -> None:
         raise SystemExit("PyTorch finds no GPU here, so nothing was run: this command measures on one.")
 
 
+def need_hopper() -> None:
+    """Ends the command with one line on any other GPU, too: what was not run is no success."""
+    need_gpu()
+    if torch.cuda.get_device_capability()[0] != 9:
+        raise SystemExit("This GPU is no Hopper (H100, H200), so nothing was run: these kernels use its instructions.")
+
+
 def provenance() -> dict:
     """GPU, driver, versions, commit and date.
 

@@ -146,6 +146,15 @@ def test_without_a_gpu_a_command_ends_with_one_line(command, monkeypatch):
     assert "\n" not in str(ended.value)
 
 
+@pytest.mark.parametrize("command", (hopper, forward), ids=lambda it: it.__name__)
+def test_on_another_gpu_than_a_hopper_nothing_is_called_a_success(command, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (8, 0))
+    with pytest.raises(SystemExit, match="This GPU is no Hopper") as ended:
+        command.main()
+    assert "\n" not in str(ended.value)
+
+
 def test_a_machine_without_git_says_what_its_copy_is_of(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("COMMIT", "abc")

@@ -139,12 +139,9 @@ def add(results: dict, found: dict) -> None:
 
 
 def main(path: str = "benchmarks/results/hopper-correctness.json") -> int:
-    from benchmarks.records import need_gpu, provenance
+    from benchmarks.records import need_hopper, provenance
 
-    need_gpu()
-    if torch.cuda.get_device_capability()[0] != 9:
-        print("tests.gpu.hopper: this GPU is no Hopper, so nothing was run")
-        return 0
+    need_hopper()
     results = {id: {"rows": [], "bitwise": [], "ended": []} for id in KERNELS}
     record = {"what": "lab 07's kernels against float64", **provenance(), "repeats": REPEATS, "kernels": results}
     left = sum(map(len, jobs()))
