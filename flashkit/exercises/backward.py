@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import wraps
+from functools import lru_cache
 
 import numpy as np
 
@@ -29,27 +29,11 @@ LAYOUTS = {  # what differs from "contiguous"
     "dO expanded": {"do": "expanded"},
 }
 SHIFT = 32.0  # of V's values "shifted": dP and D are then large and alike
-REMEMBERED = 64  # cases
+REMEMBERED = 64  # cases: a diagnosis asks for the same few again and again
 BELOW = 20.0  # Q's and minus K's first coordinate in values "below": scores near -100, exp(100) is inf in fp32
 
 
 # ---- inputs, and what a forward saved -------------------------------------------------------------------
-
-
-def remembered(function):
-    """A function of a case that keeps its last answers: a diagnosis asks for the same few cases again and again."""
-    answers: dict[str, object] = {}
-
-    @wraps(function)
-    def ask(case: Case):
-        key = repr(case)
-        if key not in answers:
-            if len(answers) >= REMEMBERED:
-                answers.pop(next(iter(answers)))
-            answers[key] = function(case)
-        return answers[key]
-
-    return ask
 
 
 def layout_of(case: Case, name: str) -> str:
@@ -79,7 +63,7 @@ def saved(case: Case) -> tuple[np.ndarray, np.ndarray]:
     return _rounded(o, case.dtype), lse.astype(np.float32).astype(np.float64)
 
 
-@remembered
+@lru_cache(REMEMBERED)
 def arguments(case: Case) -> dict[str, np.ndarray]:
     """Every tensor that an exercise may be given, by name."""
     x, (o, lse) = inputs(case), saved(case)
@@ -95,7 +79,7 @@ def _rounded(x: np.ndarray, dtype: str) -> np.ndarray:
 # ---- right, honest and wrong ----------------------------------------------------------------------------
 
 
-@remembered
+@lru_cache(REMEMBERED)
 def oracle(case: Case) -> dict[str, np.ndarray]:
     """float64: o, D, dq, dk, dv of the dense attention. D is that of the o which the kernel is given."""
     x = arguments(case)
@@ -104,7 +88,7 @@ def oracle(case: Case) -> dict[str, np.ndarray]:
     return {"o": o, "D": (x["o"] * x["do"]).sum(axis=-1), "dq": dq, "dk": dk, "dv": dv}
 
 
-@remembered
+@lru_cache(REMEMBERED)
 def honest(case: Case) -> list[dict[str, np.ndarray]]:
     x = arguments(case)
     runs = honest_backward(x, case.options, case.dtype, ARITHMETIC[case.dtype])

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.forward import STEPS
 from flashkit.predict import QUESTIONS, predict
 from flashkit.predict.__main__ import main
 from flashkit.predict.question import judge, read_number
@@ -57,30 +58,27 @@ def passes():
     return "it passes at once" if run.diagnosis is None and not run.spans else "it never passes"
 
 
+def measured(name):
+    return json.loads((Path(__file__).parents[2] / "benchmarks" / "results" / f"{name}.json").read_text())
+
+
 def exp2_gain():
-    results = Path(__file__).parents[2] / "benchmarks" / "results"
-    exp, exp2 = (json.loads((results / f"backward{n}-h200.json").read_text())["results"] for n in ("-exp", ""))
+    exp, exp2 = (measured(f"backward{n}-h200")["results"] for n in ("-exp", ""))
     gains = [
         b["speed_over"]["cudnn"]["value"] / a["speed_over"]["cudnn"]["value"] for a, b in zip(exp, exp2, strict=True)
     ]
     return "about a quarter" if all(1.2 < gain < 1.3 for gain in gains) else gains
 
 
-def forward_record():
-    return json.loads((Path(__file__).parents[2] / "benchmarks/results/forward-h200.json").read_text())
-
-
 def largest_step():
-    row = next(row for row in forward_record()["ladder"] if (row["head_dim"], row["n"]) == (128, 16384))
-    steps = ("wgmma", "producer", "consumers", "two_products", "gluon")
-    gains = [row[step] / row[before] for before, step in pairwise(steps)]
+    row = next(row for row in measured("forward-h200")["ladder"] if (row["head_dim"], row["n"]) == (128, 16384))
+    gains = [row[step] / row[before] for before, step in pairwise((*STEPS, "gluon"))]
     return QUESTIONS["07.step"].choices[gains.index(max(gains))]
 
 
 def left_of_fa3():
-    rates = {
-        row["n"]: row["fa3"] for row in forward_record()["rows"] if (row["head_dim"], row["mask"]) == (128, "causal")
-    }
+    rows = measured("forward-h200")["rows"]
+    rates = {row["n"]: row["fa3"] for row in rows if (row["head_dim"], row["mask"]) == (128, "causal")}
     return f"about {100 * rates[2048] / rates[16384]:.0f} %"
 
 
